@@ -233,12 +233,12 @@ def test_an_exception_needs_no_check() -> None:
 @pytest.mark.parametrize(
     ("record", "what"),
     [
-        (make_record("trains", make_cell("stack", "sums", "twice")), "passed"),
+        (make_record("trains", make_cell("stack", "sums", "twice")), "trains, so there is no"),
         (
             make_record(
                 "gradient:none", make_cell("stack", "sums", "twice"), role=Role.MISUSE, passed=True
             ),
-            "passed",
+            "reports the mistake, as it should, so there is no",
         ),
         (
             make_record("setup:unsupported", make_cell("stack", "sums", "twice"), passed=None),
@@ -285,7 +285,7 @@ def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ([f"{OLDEST}/t5_classifier/torch_adamw"], "there is no failure to reproduce"),
+        ([f"{OLDEST}/t5_classifier/torch_adamw"], f"that failed, such as {OLDEST}/t5_classifier/"),
         ([f"{OLDEST}/t5_classifier/hf_adafactr"], "perhaps you meant 'hf_adafactor'"),
         (
             [f"{OLDEST}/t5_classifier/hf_adafactor", "--output", "no/such/folder/fails.py"],

@@ -101,7 +101,8 @@ def make_python(folder: Path, *packages: tuple[str, str]) -> Path:
         {"name": n, "version": v, "needs": [], "origin": None} for n, v in packages
     ]
     listed = json.dumps({"python": "3.11", "distributions": found})
-    text = f"""#!/bin/sh\ncase "$*" in *find_spec*) echo 3 11 1;; *) echo '{listed}';; esac\n"""
+    cases = f"""*find_spec*) echo '[[3, 11], "torch"]';; *) echo '{listed}';;"""
+    text = f'#!/bin/sh\ncase "$*" in {cases} esac\n'
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,15 @@ from gradmatrix.trace.trace import left_in
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
 
 
+TRAINS = '[[3, 11], "torch/__init__.py"]'
+NO_TORCH = "[[3, 11], null]"
+
+
 def pretend_python(folder: Path, answer: str) -> Path:
     """A program that can be started and answers like a Python."""
     python = folder / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f"#!/bin/sh\necho {answer}\n", encoding="utf-8")
+    python.write_text(f"#!/bin/sh\necho '{answer}'\n", encoding="utf-8")
     python.chmod(0o755)
     return python
 
@@ -36,6 +41,10 @@ def pretend_python(folder: Path, answer: str) -> Path:
             ["--output", "no/such/folder/found.json", "train.py"],
             "no/such/folder/found.json cannot be written.",
         ),
+        (["folder"], "folder is no Python script."),
+        (["train.ipynb"], "train.ipynb is no Python script."),
+        (["train.sh"], "train.sh is no Python script."),
+        (["model.bin", "--lr", "1"], "model.bin is no Python script."),
     ],
 )
 def test_what_cannot_be_traced_is_one_clear_error(
@@ -48,7 +57,11 @@ def test_what_cannot_be_traced_is_one_clear_error(
     """The error comes before anything is started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    code = main(["trace", "--python", str(pretend_python(tmp_path / "env", "3 11 1")), *arguments])
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "train.ipynb").write_text('{"cells": []}')
+    (tmp_path / "train.sh").write_text("#!/usr/bin/env bash\npython train.py\n")
+    (tmp_path / "model.bin").write_bytes(b"\x80\x02\0")
+    code = main(["trace", "--python", str(pretend_python(tmp_path / "env", TRAINS)), *arguments])
     assert (2, f"gradmatrix: {complaint}") == (code, capsys.readouterr().err.splitlines()[0])
 
 
@@ -56,9 +69,10 @@ def test_what_cannot_be_traced_is_one_clear_error(
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ("3 11 0", "has no torch"),
-        ("3 8 1", "is Python 3.8"),
+        (NO_TORCH, "has no torch"),
+        ('[[3, 8], "torch/__init__.py"]', "is Python 3.8"),
         ("hello", "is not a Python that can be started"),
+        ("[]", "is not a Python that can be started"),
     ],
 )
 def test_an_unsuitable_python_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
@@ -70,7 +84,38 @@ def test_an_unsuitable_python_is_refused(tmp_path: Path, answer: str, complaint:
 @needs_posix
 def test_the_folder_of_an_environment_can_be_named(tmp_path: Path) -> None:
     """Its Python is used."""
-    assert pretend_python(tmp_path, "3 11 1") == checked(tmp_path)
+    assert pretend_python(tmp_path, TRAINS) == checked(tmp_path)
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    ("version", "is_old"),
+    [
+        ("__version__ = '1.13.1+cu117'", True),
+        ("__all__ = ['__version__', 'debug']\n__version__ = '2.13.0+cpu'", False),
+        ("from x import __version__", False),
+    ],
+)
+def test_a_torch_that_is_too_old_is_refused(tmp_path: Path, version: str, *, is_old: bool) -> None:
+    """Its version is read from its files, because importing it takes a second."""
+    (tmp_path / "version.py").write_text(f"{version}\n", encoding="utf-8")
+    python = pretend_python(tmp_path, f'[[3, 11], "{tmp_path / "__init__.py"}"]')
+    if not is_old:
+        assert python == checked(python)
+        return
+    with pytest.raises(UserError, match=r"has torch 1\.13\."):
+        checked(python)
+
+
+def test_what_python_can_run_is_a_script(tmp_path: Path) -> None:
+    """Also a folder, an archive, a file of another name and one that uv starts."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").touch()
+    (tmp_path / "train").write_text("#!/usr/bin/env -S uv run --script\nimport torch\n")
+    zipapp.create_archive(tmp_path / "package", tmp_path / "train.pyz", interpreter="/bin/python3")
+    for name in ("package", "train", "train.pyz"):
+        found = command_line(Path("/env/bin/python"), [str(tmp_path / name)], module=False)
+        assert ["/env/bin/python", str(tmp_path / name)] == found
 
 
 @needs_posix
@@ -81,8 +126,8 @@ def test_the_active_environment_is_the_default(
     monkeypatch.setattr(
         "gradmatrix.stacks.interpreter.importlib.util.find_spec", lambda _name: None
     )
-    pretend_python(tmp_path / "venv", "3 11 0")
-    conda = pretend_python(tmp_path / "conda", "3 11 1")
+    pretend_python(tmp_path / "venv", NO_TORCH)
+    conda = pretend_python(tmp_path / "conda", TRAINS)
     environ = {
         "VIRTUAL_ENV": str(tmp_path / "venv"),
         "CONDA_PREFIX": str(tmp_path / "conda"),

@@ -190,7 +190,7 @@ class Cause(StrEnum):
     UNUSED = (
         "unused",
         "The loss does not depend on it.",
-        "Use its output in the loss, or freeze it.",
+        "Use its output in the loss. If it should not learn, freeze it.",
     )
     IN_PLACE = (
         "in-place",

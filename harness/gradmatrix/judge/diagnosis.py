@@ -160,8 +160,8 @@ ONCE = (
 )
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 UNFREEZE = (
-    "After that line, set requires_grad_(True) on the part that should learn, or on the whole"
-    " model: model.requires_grad_(True)."
+    "set requires_grad_(True) on the part that should learn, or on the whole model:"
+    " model.requires_grad_(True)."
 )
 FOR_INFERENCE = (
     "This function is made for inference. To train, call the model itself (its forward), or a"
@@ -489,6 +489,8 @@ def no_backward(seen: Observation) -> Diagnosis | None:
     accelerated = at is not None and at.file.startswith("accelerate")
     call = "accelerator.backward(loss)" if accelerated else "loss.backward()"
     advice = f"Call {call} before the optimizer's step."
+    if at is not None and at.file.startswith(("lightning", "pytorch_lightning")):
+        advice = "Return the loss from training_step: Lightning calls backward on what it returns."
     return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=seen.stepped, advice=advice)
 
 
@@ -788,9 +790,7 @@ def not_trained(seen: Observation) -> Diagnosis | None:
         known = module_of(still[0]) if still else None
         return make_diagnosis(Cause.NOT_TRAINED, known, None, line) if still else None
     if not seen.backward and not seen.requests:
-        line = "Nothing was trained: backward was never called, and no optimizer stepped."
-        built = seen.optimizers[0].frames if seen.optimizers else ()
-        return explain_delay(seen, Cause.NOT_TRAINED, line, innermost_frame(built), built)
+        return nothing_called(seen)
     flat = gradient_status(seen) is Gradient.ZERO
     if not seen.optimizers and not flat and all(call.requires_grad for call in seen.backward):
         line = (
@@ -801,6 +801,21 @@ def not_trained(seen: Observation) -> Diagnosis | None:
         where = [f"They are asked for at {format_frame(at)}."] if at is not None else []
         return make_diagnosis(Cause.NOT_TRAINED, None, at, line, *where, led=seen.asked)
     return None
+
+
+def nothing_called(seen: Observation) -> Diagnosis:
+    """Neither backward nor a step of an optimizer was called."""
+    line = "Nothing was trained: backward was never called, and no optimizer stepped."
+    built = seen.optimizers[0].frames if seen.optimizers else ()
+    at = innermost_frame(built)
+    if at is None or seen.arguments:
+        return explain_delay(seen, Cause.NOT_TRAINED, line, at, built)
+    line = "Nothing was trained: backward was never called, and the optimizer never stepped"
+    line += f"{say_where(at, 'it is built at')}."
+    advice = "Call backward on the loss, and then the optimizer's step."
+    if "lightning" in seen.environment or "pytorch-lightning" in seen.environment:
+        advice += " With automatic_optimization = False, Lightning leaves both to you."
+    return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=built, advice=advice)
 
 
 def explain_delay(
@@ -986,9 +1001,9 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
         )
         advice = f"`{at.function}` of the library froze it.{adapter} Otherwise leave the call out,"
         advice += " or set requires_grad_(True) afterwards on what should learn."
-    return make_diagnosis(
-        Cause.FROZEN, module, at, *lines, led=known.frames, advice=advice or UNFREEZE
-    )
+    if not advice:
+        advice = f"{'Before training' if at is None else 'After that line'}, {UNFREEZE}"
+    return make_diagnosis(Cause.FROZEN, module, at, *lines, led=known.frames, advice=advice)
 
 
 def advice_against(arguments: Sequence[str]) -> str:
@@ -1062,9 +1077,11 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
     kind, at = built.type, innermost_frame(built.frames)
     late = next((leaf for leaf in seen.leaves if leaf.late and leaf.frames), None)
     advice = (
-        "Run what the optimizer holds, not a copy of it (an average, a deepcopy). If the copy is"
+        "Compute the loss with the model that the optimizer holds. If what runs should learn, build"
     )
-    advice += " meant to learn, build the optimizer from its parameters."
+    advice += (
+        " the optimizer from its parameters: one of the two is a copy (a deepcopy, an average)."
+    )
     line = (
         f"The loss reaches none of the {counted(len(held), 'tensor')} that {kind} holds, but other"
         f" tensors of the same shapes{say_where(at, 'it is built at')}."

@@ -52,6 +52,10 @@ ADVICE = {
         "Register modules and parameters as attributes of the model. A generator such as"
         " model.parameters() is used up after one pass: make a list of it."
     ),
+    r"unscale_\(\) has already been called|unscale_\(\) is being called after step": (
+        "Call scaler.step(optimizer) and then scaler.update() once in each step; unscale_ comes at"
+        " most once before them."
+    ),
     r"finished reduction in the prior iteration": (
         "Some parameters took no part in the loss: use their output in the loss, freeze them, or"
         " give DistributedDataParallel find_unused_parameters=True."

@@ -142,6 +142,27 @@ def cancels(parameter: Parameter, seen: Observation) -> bool:
     return best_step(parameter) == "z" and as_large and not hooked
 
 
+def rounded(parameter: Parameter, seen: Observation) -> bool:
+    """A bias that a normalisation or a softmax cancels: its gradient is what rounding leaves of 0.
+
+    Not in half precision, in which larger steps are lost. Not a bias with a rate of its own.
+    """
+    return (
+        best_step(parameter) == "f"
+        and not parameter.changed
+        and parameter.dtype in {"float32", "float64"}
+        and len(parameter.shape) <= 1
+        and not any(hook.parameter in {parameter.name, ""} for hook in seen.hooks)
+        and any(
+            p.module == parameter.module
+            and p.changed
+            and best_step(p) == "f"
+            and p.learning_rate == parameter.learning_rate
+            for p in seen.parameters
+        )
+    )
+
+
 def idle(parameter: Parameter, seen: Observation) -> bool:
     """A head or a pooler whose output the loss does not use.
 
@@ -171,6 +192,7 @@ RULES: dict[str, Rule] = {
     "no optimizer holds it, and the loss does not use it": nobodys,
     "runs without gradients, and its values are copied from elsewhere": follows,
     "its gradient is exactly zero, but the rest of its layer gets one": cancels,
+    "its gradient is 0 up to rounding, but the rest of its layer learns": rounded,
     HIDDEN: hidden,
     UNUSED: idle,
 }

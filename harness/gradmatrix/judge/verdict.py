@@ -67,7 +67,7 @@ NAMES_THE_PROBLEM = re.compile(
     r"|\bno gradients?\b(?! (?:accumulation|checkpointing|clipping))"
     r"|(?:no|not|without|any|zero) (?:\w+ )?trainable|(?<!<)\bfrozen\b|empty parameter list"
     r"|learning[ _]rate (?:is|of|was|=|set to) ?0(?:\.0*)?(?![.\d])|zero learning rate"
-    r"|not (?:held|managed) by the optimizer",
+    r"|not (?:held|managed) by the optimizer|(?:would|will) never be trained",
     re.IGNORECASE,
 )
 """Wording by which a stack says that nothing can learn.

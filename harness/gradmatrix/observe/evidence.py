@@ -58,6 +58,8 @@ class Evidence:
         """What left the graph in the turn of another optimizer, with the leaves behind it."""
         self._reached_tensors: Set[int] = set()
         """Ids of every leaf that an audited backward pass reached."""
+        self.held: Callable[[], List[List[Any]]] = list
+        """What each optimizer holds."""
         self.differentiated: Set[int] = set()
         """Ids of the tensors for whose gradients torch.autograd.grad was asked: they are inputs."""
         self._custom: Dict[Any, Set[int]] = {}
@@ -65,8 +67,10 @@ class Evidence:
         self._parts: Dict[Any, Dict[str, Any]] = {}
         """Leaves of the loss that were made of values of the graph, by their line."""
         self._constants: Dict[Any, Dict[str, Any]] = {}
-        """Parts of the loss without a graph, by their line: the value in each step, and what took
-        the last one out of the graph."""
+        """Parts of the loss without a graph, by their line and its turn in the step: the value in
+        each step, and what took the last one out of the graph."""
+        self._turns: Dict[Any, int] = {}
+        """In this step: how many constants each line added. Two objects of a class share a line."""
         self._added: Set[int] = set()
         """Ids of parameters whose gradient was still there when backward reached them again."""
         self._cleared: Set[int] = set()  # the same for those without one
@@ -113,7 +117,7 @@ class Evidence:
             self.without_graph = True
             modules = [m for i, m in self.forward.seen.items() if i not in self.before]
             self._frozen = for_inference(modules, self._names(modules)) or self._all_frozen()
-            self._kept = self._explain(self.forward.training(self._all_learning()))
+            self._kept = self._explain(self._without_gradient())
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
         return None
@@ -140,10 +144,9 @@ class Evidence:
             if event["node"] in nodes and event["frames"]:
                 cut = self._cut_before(event)
                 if cut is not None:
-                    first = event["frames"][0]
-                    known = self._constants.setdefault(
-                        (first["file"], first["line"]), {"values": []}
-                    )
+                    at = event["frames"][0]["file"], event["frames"][0]["line"]
+                    self._turns[at] = turn = self._turns.get(at, 0) + 1
+                    known = self._constants.setdefault((at, turn), {"values": []})
                     known["values"].append(float(event["value"]))
                     known.update(how=cut["how"], module=cut["module"], frames=cut["frames"])
                     known.update(step=self.forward.clock(), added=event["frames"])
@@ -214,6 +217,7 @@ class Evidence:
         """An optimizer step is over."""
         self._reach = Reach()
         self._last = []
+        self._turns.clear()
         if self.several and not self.over:
             for event in together(self.forward.severing.severed)[-SHOWN:]:
                 behind = event["behind"]
@@ -234,6 +238,17 @@ class Evidence:
         return {
             id(p) for module in self.forward.roots() for p in module.parameters() if p.requires_grad
         }
+
+    def _without_gradient(self) -> Set[int]:
+        """What a loss without a graph should have reached.
+
+        That is what one optimizer holds, if another one's parameters have their gradients already.
+        """
+        held = [[p for p in each if p.requires_grad] for each in self.held()]
+        waiting = [each for each in held if each and all(p.grad is None for p in each)]
+        if len(waiting) == 1 and len(held) > 1:
+            return {id(parameter) for parameter in waiting[0]}
+        return self.forward.training(self._all_learning())
 
     def _explain(self, starving: Set[int]) -> Dict[str, Any]:
         """Everything in this step that may have cut off the ``starving`` parameters (ids)."""
@@ -690,7 +705,8 @@ class Evidence:
         return [names.get(id(module), type(module).__name__) for module in modules][:SHOWN]
 
     def _names(self, modules: List[Any]) -> Dict[int, str]:
-        tops = {id(top): top for top in map(self.forward.tree.top, modules)}
+        everything = [*self.forward.roots(), *modules]
+        tops = {id(top): top for top in map(self.forward.tree.top, everything)}
         return named(list(tops.values()))[0]
 
 
@@ -838,15 +854,16 @@ def frozen_by_line(
         for p in module.parameters(recurse=False)
         if not p.requires_grad
     }
-    lines: Dict[Any, List[int]] = {}
-    for at, members in severing.froze.items():
-        alive = [member() for member in members]
-        mine = list(dict.fromkeys(id(p) for p in alive if id(p) in owners))
-        if mine:
-            lines[at] = mine
-    known = {identity for members in lines.values() for identity in members}
-    left = [identity for identity in owners if identity not in known]
-    groups = [*lines.items(), *([(None, left)] if left else [])]
+    last = {
+        id(member()): at
+        for at, members in severing.froze.items()
+        for member in members
+        if id(member()) in owners
+    }
+    lines: Dict[Any, List[int]] = {at: [] for at in (*severing.froze, None)}
+    for identity in owners:
+        lines[last.get(identity)].append(identity)
+    groups = [(at, members) for at, members in lines.items() if members]
     return [
         {
             "modules": list(

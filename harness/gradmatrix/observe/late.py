@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import source
 from .frames import line
@@ -58,6 +58,12 @@ class LateWatch:
         self._empty: Optional[Dict[str, Any]] = None
         self._held: Dict[int, Any] = {}
         """What optimizers held, by id (weak references)."""
+        self._strangers: Set[int] = set()
+        """Optimizers that hold nothing which an earlier one held, by id."""
+        self.early: List[List[Dict[str, Any]]] = []
+        """Where the optimizers were built that the audit looks at."""
+        self.unjudged: List[Dict[str, Any]] = []
+        """The first optimizers of models that were trained only after the audit."""
         self._extra: Optional[Dict[str, Any]] = None
         """What a later optimizer holds beyond the earlier ones, if it was frozen at the start."""
         self._trained: List[Any] = []
@@ -93,10 +99,19 @@ class LateWatch:
         self._held = {i: each for i, each in self._held.items() if each() is not None}
         extra = [each for each in held if id(each) not in self._held]
         self._extra = None
+        self._strangers.discard(id(optimizer))
+        if len(extra) == len(held):
+            self._strangers.add(id(optimizer))
         if self.steps and 0 < len(extra) < len(held):
             self._extra = {**self._begun(optimizer), "since": self.steps}
             self._extra["parameters"] = [weakref.ref(each) for each in extra]
         self._held.update((id(each), weakref.ref(each)) for each in held)
+
+    def passes(self, optimizer: Any, facts: List[Dict[str, Any]]) -> None:
+        """An optimizer makes its first step, and nobody looks; ``facts`` are those of it."""
+        known = [*self.early, *(each["frames"] for each in self.unjudged)]
+        if id(optimizer) in self._strangers and len(self.unjudged) < PHASES:
+            self.unjudged += [each for each in facts if each["frames"] not in known]
 
     def _begun(self, optimizer: Any) -> Dict[str, Any]:
         return {"optimizer": type(optimizer).__name__, "steps": 0, "frames": []}

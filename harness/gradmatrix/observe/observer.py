@@ -24,7 +24,7 @@ from .late import LaterTraining, LateWatch
 from .parameters import ParameterWatch
 from .ranks import RankWatch
 from .rates import RateWatch, of_group
-from .replaced import aside, compiler_is_there, step_aside
+from .replaced import compiler_is_there, step_aside, step_aside_before
 from .scaler import ScalerWatch
 from .torches import ModuleTree, Trouble, as_rate, held_by
 from .updates import PATIENCE, UpdateWatch
@@ -137,13 +137,14 @@ class Observer:
         self.updates.began = self._began
         self.updates.answered = self._answered
         self.updates.updated = self._updated
-        self.forward.outermost = lambda module: self._guarded(self.updates.ran, module)
+        self.forward.outermost = self._outermost
         self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
         self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
         self.evidence.reached = lambda leaves: self.parameters.copies.reached(
             self._optimizers, leaves
         )
+        self.evidence.held = lambda: [held_by(optimizer) for optimizer in self._optimizers]
         self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
         self.scaler.on_skip = lambda: self.backward.skipped(self.steps)
         self.forward.finite.loss_of = self.backward.loss_of
@@ -189,10 +190,8 @@ class Observer:
         original = optimizer_class.__init__
 
         def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            with aside():  # since torch 2.2 the first one imports torch.compile
-                original(optimizer, *args, **kwargs)
-            if compiler_is_there():
-                self._guarded(step_aside)
+            self._guarded(step_aside_before, optimizer_class.add_param_group)
+            original(optimizer, *args, **kwargs)
             if not self.light:
                 self._guarded(self._built, optimizer)
             self.entered_training = True
@@ -240,6 +239,8 @@ class Observer:
         if not self.births.on and self.steps < self.audit:
             self._undo.append(self.births.install(sys._getframe(3)))
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
+        if self.steps <= self.audit:
+            self.late.early.append(self.parameters.built_at(optimizer))
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
         if self.evidence.over:
@@ -289,6 +290,11 @@ class Observer:
         if not self.evidence.over:
             each = inputs if isinstance(inputs, tuple) else (inputs,)
             self.evidence.differentiated.update(map(id, each))
+
+    def _outermost(self, module: Any) -> None:
+        """A module is about to run inside no other."""
+        self._guarded(self.updates.ran, module)
+        self._guarded(self.parameters.evaluated, module)
 
     def _began(self) -> None:
         """A script without an optimizer asks for gradients: watch what leaves the graph."""
@@ -366,9 +372,9 @@ class Observer:
                 self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero
             )
         self._step_of[identity] = step + 1
-        if self.later.steps(optimizer):
-            self._guarded(self._end_later_training)
         newcomer = identity in self._newcomers
+        if newcomer or self.later.steps(optimizer):
+            self._guarded(self._began_late, optimizer)
         self._newcomers.discard(identity)
         if self.parameters.copies.part or (
             self._since and identity not in self._since and not newcomer
@@ -391,6 +397,13 @@ class Observer:
             self.synchronize()
             self.ticks.append(time.perf_counter())
         self._stop_if_done()
+
+    def _began_late(self, optimizer: Any) -> None:
+        """An optimizer that was built after the first step makes its own first one."""
+        if self.later.steps(optimizer):
+            self._end_later_training()
+        if self.steps > self.audit and id(optimizer) in self._newcomers:
+            self.late.passes(optimizer, self.parameters.optimizers([optimizer], self._step_of))
 
     def _updated(self) -> None:
         """A script without an optimizer has changed something."""
@@ -429,8 +442,10 @@ class Observer:
 
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
+        found = self._settled_facts()
         return {
-            **self._settled_facts(),
+            **found,
+            "optimizers": [*found["optimizers"], *self.late.unjudged],
             "steps": self.steps,
             "updates": self.updates.updates,
             "requests": self.updates.requests,

@@ -83,7 +83,8 @@ class ParameterWatch:
         self._first: Dict[int, List[Tuple[Any, Kept]]] = {}
         """The smallest parameters of each optimizer and their values before its first step."""
         self._restored: Dict[int, bool] = {}
-        """By optimizer: whether they had these values again before each later step."""
+        """By optimizer: whether they had these values again before each later step, and no model
+        ran without gradients in between."""
         self.reached: Dict[int, Any] = {}
         """Every parameter that an audited backward pass reached, by id."""
         self.starving: Set[int] = set()
@@ -112,6 +113,7 @@ class ParameterWatch:
     def built(self, optimizer: Any, frames: List[Dict[str, Any]]) -> None:
         """An optimizer was built at ``frames``."""
         self._built[id(optimizer)] = frames
+        self.rates.pop(id(optimizer), None)  # of one that is gone
 
     def built_at(self, optimizer: Any) -> List[Dict[str, Any]]:
         """Where an optimizer was built."""
@@ -164,6 +166,22 @@ class ParameterWatch:
             self.differs(torch, each, value) is Change.NONE for each, value in stepped
         )
         self._restored[id(optimizer)] = again and self._restored.get(id(optimizer), True)
+
+    def evaluated(self, module: Any) -> None:
+        """An outermost module is about to run, perhaps with what the last steps have learned.
+
+        Few-shot learners begin each task with the first values, and predict with the learned ones.
+        """
+        import torch
+
+        if torch.is_grad_enabled():
+            return
+        own = {id(parameter) for parameter in module.parameters()}
+        with reading(torch):
+            for optimizer, known in self._first.items():
+                stepped = [each for each in known if id(each[0]) in own & self._changed]
+                if any(self.differs(torch, *each) is not Change.NONE for each in stepped):
+                    self._restored[optimizer] = False
 
     def restored(self) -> bool:
         """Whether the steps of some optimizer were undone, each before the next one."""

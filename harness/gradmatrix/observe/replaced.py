@@ -101,6 +101,18 @@ def step_aside() -> None:
                 setattr(owner, name, set_eval_frame)
 
 
+def step_aside_before(function: Any) -> None:
+    """Step aside if calling ``function`` imports torch.compile, or if it is imported.
+
+    Since torch 2.2 the first optimizer imports it: some functions keep themselves uncompiled.
+    """
+    if not compiler_is_there() and function.__code__.co_filename.endswith("_compile.py"):
+        with aside():
+            import torch._dynamo  # noqa: F401
+    if compiler_is_there():
+        step_aside()
+
+
 @contextlib.contextmanager
 def aside() -> Iterator[None]:
     """A context in which everything is away."""

@@ -270,6 +270,9 @@ class SeveringWatch:
     ) -> None:
         if target is None or target.is_floating_point() or not target.numel():
             return
+        functorch = self._torch._C._functorch
+        if functorch.is_batchedtensor(target) or functorch.is_gradtrackingtensor(target):
+            return  # inside of vmap a tensor has no single values
         self.losses += 1
         if bool((target == ignore_index).all()):
             self.ignored.append({"text": str(ignore_index), "frames": frames()})

@@ -299,16 +299,15 @@ def conditional(built: List[Place]) -> Dict[str, Any]:
 
 
 def assigned_at(place: Place) -> Set[str]:
-    """The name that the statement at ``place`` in the user's files is assigned to."""
-    for path in files():
-        for node, _ in nodes(path) if shown(path) == place["file"] else ():
-            if (
-                isinstance(node, ast.Assign)
-                and len(node.targets) == 1
-                and node.lineno <= place["line"] <= (node.end_lineno or node.lineno)
-            ):
-                return {named_as(node.targets[0])} - {""}
-    return set()
+    """The names that the statements at ``place`` in the user's files are assigned to."""
+    return {
+        named_as(node.targets[0])
+        for path in files()
+        for node, _ in (nodes(path) if shown(path) == place["file"] else ())
+        if isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and node.lineno <= place["line"] <= (node.end_lineno or node.lineno)
+    } - {""}
 
 
 def steps_one_of(names: Set[str], statement: Any) -> bool:

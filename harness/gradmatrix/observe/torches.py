@@ -30,7 +30,7 @@ NEAR = 16
 
 
 class Trouble:
-    """Errors of the observer itself, at most KEPT of them.
+    """Errors of the observer itself, each once and at most KEPT of them.
 
     They never become the script's errors.
     """
@@ -40,8 +40,9 @@ class Trouble:
 
     def add(self, where: str, error: BaseException) -> None:
         """Keep an error that happened while watching ``where``."""
-        if len(self.errors) < KEPT:
-            self.errors.append(f"{where}: {type(error).__name__}: {error}"[:500])
+        text = f"{where}: {type(error).__name__}: {error}"[:500]
+        if text not in self.errors and len(self.errors) < KEPT:
+            self.errors.append(text)
 
 
 class ModuleTree:

@@ -43,6 +43,7 @@ def unregistered(
                 if id(tensor) not in registered
                 and (tensor is not member or not trained(tensor) & anywhere)
                 and trained(tensor)
+                and memory(tensor) not in map(memory, top.parameters())
             }
             if tensors:
                 found.append(
@@ -77,6 +78,14 @@ def of(member: Any) -> List[Any]:
     if hasattr(member, "parameters"):
         return list(member.parameters()) if member.training else []
     return [member]
+
+
+def memory(tensor: Any) -> int:
+    """Where a tensor's storage is: FSDP keeps one tensor of which the registered ones are views."""
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except Exception:  # a tensor without storage
+        return id(tensor)
 
 
 def kind_of(members: List[Any]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .frames import frames, here
 from .parameters import Change
-from .torches import Kept, is_parameter, reach, reading, unwrapped
+from .torches import Kept, is_parameter, reach, reading, uninitialized, unwrapped
 
 if TYPE_CHECKING:
     from .parameters import ParameterWatch
@@ -201,7 +201,7 @@ def smallest_of(module: Any) -> Tuple[Any, str]:
         (parameter.numel(), owner, name)
         for owner in module.modules()
         for name, parameter in owner._parameters.items()
-        if parameter is not None
+        if parameter is not None and not uninitialized(parameter)
     ]
     _, owner, name = min(places, key=lambda place: place[0], default=(0, None, ""))
     return owner, name

@@ -1,5 +1,5 @@
 # cause: graph-freed
-# says: both use the output of `Linear`
+# says: both use the output of `body`
 # says: add the losses
 import torch
 from torch import nn
