@@ -2,6 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = [
 #   "nox[uv]>=2026.8.10",
+#   "argcomplete>=3.7",
 #   "filelock>=4.2",
 #   "jinja2>=3.1",
 #   "markupsafe>=2.1",
@@ -244,13 +245,15 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
+    written = "harness/gradmatrix/compare/workflow.yml"  # by gradmatrix init
     forms = [
         str(path)
         for path in sorted(Path(".github/ISSUE_TEMPLATE").glob("*.yml"))
         if path.stem != "config"
     ]
     checked = {
-        "workflows": workflows,
+        "workflows": [*workflows, written],
+        "actions": sorted(map(str, Path(".github/actions").glob("*/action.yml"))),
         "issue-forms": forms,
         "issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
     }
@@ -259,8 +262,8 @@ def lint(session: nox.Session) -> None:
     session.run(
         "check-jsonschema", "--builtin-schema", "vendor.dependabot", ".github/dependabot.yml"
     )
-    session.run("zizmor", "--offline", "--quiet", "--persona", "pedantic", ".github")
-    actionlint(session, workflows)
+    session.run("zizmor", "--offline", "--quiet", "--persona", "pedantic", ".github", written)
+    actionlint(session, [*workflows, written])
 
 
 ACTIONLINT = {
@@ -296,8 +299,15 @@ def actionlint(session: nox.Session, workflows: list[str]) -> None:
 def requirements(session: nox.Session) -> None:
     """Renew .github/requirements-publish.txt: what the nightly jobs install, with hashes."""
     session.run(
-        *(uv.binary(), "pip", "compile", "pyproject.toml", "--extra", "docs", "--upgrade"),
-        *("--universal", "--python-version", "3.11", "--generate-hashes", *uv.wheels_only()),
+        *(uv.binary(), "pip", "compile", "pyproject.toml", "--extra", "matrix", "--extra", "docs"),
+        *(
+            "--upgrade",
+            "--universal",
+            "--python-version",
+            "3.11",
+            "--generate-hashes",
+            *uv.wheels_only(),
+        ),
         *("--quiet", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
         *("--custom-compile-command", "nox -s requirements"),
         *("--output-file", ".github/requirements-publish.txt"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gradmatrix.cli.documents import DOCUMENTS, document_of
 from gradmatrix.cli.main import parser
 from gradmatrix.core.outcomes import outcomes_by_phase
 from gradmatrix.judge.causes import Cause
@@ -124,6 +125,17 @@ def formats() -> Iterator[str]:
     return table(("file", "what it is"), [(f"`{name}`", about) for name, about in described()])
 
 
+def documents() -> Iterator[str]:
+    """What each command prints with --json."""
+    rows = []
+    for command in DOCUMENTS:
+        kind = document_of(command)
+        about = (inspect.getdoc(kind) or "").partition("\n")[0].replace("``", "`")
+        names = (f"`{field.encode_name}`" for field in msgspec.structs.fields(kind))
+        rows.append((f"`{command}`", about, ", ".join(names)))
+    return table(("command", "document", "keys"), rows)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """A table of Markdown."""
     for row in (head, ["---"] * len(head), *rows):
@@ -149,4 +161,5 @@ GENERATED: dict[str, Callable[[], Iterator[str]]] = {
     "outcomes": outcomes,
     "causes": causes,
     "formats": formats,
+    "documents": documents,
 }

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import hashlib
+import io
 import re
 import tempfile
 import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,16 +24,18 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradmatrix.compare import first_matrix, recorded
 from gradmatrix.compare import history as histories
-from gradmatrix.compare import recorded
 from gradmatrix.compare.requirements import (
     UvLock,
     edited,
     parse_edit,
+    read_poetry_lock,
     read_pylock,
     read_pyproject,
     read_requirements_file,
 )
+from gradmatrix.compare.sides import Reading
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import read_toml
@@ -44,7 +48,7 @@ from gradmatrix.judge.verdict import Ended, judge, passes
 from gradmatrix.night import night
 from gradmatrix.publish.claims import claims
 from gradmatrix.publish.rows import cell_text, rows_of
-from gradmatrix.run import scenarios
+from gradmatrix.run import bundle, own_scripts, scenarios
 from gradmatrix.run.project import Project
 from gradmatrix.run.server import read_observation
 from gradmatrix.run.store import Store, decode, encode
@@ -53,6 +57,7 @@ from gradmatrix.stacks.index import newest, releases_of
 from gradmatrix.trace import capsule, trace
 from tests.conftest import ROOT
 from tests.factories import (
+    NOON,
     make_cell,
     make_lock,
     make_observation,
@@ -262,6 +267,29 @@ def read_night_plan(path: Path) -> object:
     return night.github_matrix(plan.shards), plan.named("stack")
 
 
+def read_first_matrix(path: Path) -> object:
+    """A new matrix.toml for a project with this file: it can be read, whatever is in the file."""
+    root = path.parent
+    given = first_matrix.stated(root, None, Reading())
+    (root / "always.py").write_text("import torch\nloss.backward()\n", encoding="utf-8")
+    scripts = [first_matrix.Row(each) for each in own_scripts.training_scripts(root)]
+    text = first_matrix.matrix_text(
+        given,
+        first_matrix.columns(given, "3.12", DAY),
+        scripts,
+        root,
+        python=first_matrix.python_for(given, root, None),
+        devices=["cpu"],
+        taken=(),
+    )
+    target = root / "matrix.toml"
+    target.write_text(text, encoding="utf-8")
+    try:
+        return scenarios.load_scripts(target, config.load(target, [], DAY).scripts, [])
+    except UserError as error:  # the file is ours
+        raise AssertionError(text) from error
+
+
 def read_edit(path: Path) -> object:
     """What a user writes after --to."""
     text = path.read_bytes().decode(errors="surrogateescape")
@@ -371,6 +399,27 @@ wheels = [{url = "https://x.org/torch-2.5.0-py3-none-any.whl", hashes = {sha256 
 name = "filelock"
 vcs = {type = "git", url = "https://example.org/filelock", commit-id = "00", subdirectory = "x"}
 """
+POETRY_LOCK = b"""[[package]]
+name = "torch"
+version = "2.5.0"
+optional = false
+groups = ["main"]
+[package.markers]
+main = "python_version >= '3.9'"
+[package.source]
+type = "git"
+url = "https://example.org/torch"
+resolved_reference = "00"
+[metadata]
+lock-version = "2.1"
+python-versions = "^3.11"
+"""
+OWN_SCRIPT = b'''"""Trains a "model"."""
+import torch, own
+open("data.csv")
+if __name__ == "__main__":
+    loss.backward()
+'''
 REQUIREMENTS = b"""# made by hand
 torch>=2.0,<3 ; python_version < "3.13"
 trl[peft] == 0.8.6  # pinned
@@ -426,6 +475,17 @@ GENERATED = json_line(
     }
 )
 
+
+def bundled(compression: int) -> bytes:
+    """A bundle with two files."""
+    known = bundle.Description(schema=1, published=NOON, digest="0" * 64)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        archive.writestr(bundle.DESCRIPTION, msgspec.json.encode(known))
+        archive.writestr("results/records/stack.jsonl", b"".join(RECORDS))
+    return file.getvalue()
+
+
 TARGETS = (
     Target("matrix.toml", "matrix.toml", ((ROOT / "matrix.toml").read_bytes(),), read_matrix),
     Target(
@@ -469,6 +529,26 @@ TARGETS = (
     ),
     Target("pylock.toml", "pylock.toml", (PYLOCK,), read_pylock),
     Target(
+        "poetry.lock",
+        "poetry.lock",
+        (POETRY_LOCK,),
+        read_poetry_lock,
+        (("pyproject.toml", b'[tool.poetry.dependencies]\npython = "^3.11"\ntorch = "*"\n'),),
+    ),
+    Target(
+        "first matrix",
+        "requirements.txt",
+        (REQUIREMENTS.replace(b"-c constraints.txt\n", b""), b"torch==2.6.0\n"),
+        read_first_matrix,
+    ),
+    Target(
+        "own script",
+        "train.py",
+        (OWN_SCRIPT,),
+        read_first_matrix,
+        (("requirements.txt", b"torch\n"), ("data.csv", b"1\n")),
+    ),
+    Target(
         "uv.lock",
         "uv.lock",
         (b'version = 1\nrequires-python = ">=3.9"\n',),
@@ -509,6 +589,12 @@ TARGETS = (
         lambda path: night.stacks_of(path.read_bytes()),
     ),
     Target("index", "page", INDEX_PAGES, read_index),
+    Target(
+        "bundle",
+        "bundle.zip",
+        (bundled(zipfile.ZIP_STORED), bundled(zipfile.ZIP_DEFLATED)),
+        lambda path: bundle.carried(path, path.parent / "cache"),
+    ),
 )
 """Every file that is read."""
 

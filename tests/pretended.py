@@ -19,7 +19,7 @@ from gradmatrix.stacks.environment import Environment
 from tests.factories import DAY, make_lock, make_observation, make_scenario, make_variant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pytest
 
@@ -48,6 +48,8 @@ class World:
     ahead: list[list[str]] = field(default_factory=list)
     """The users' own scripts of each server."""
     forks: list[bool] = field(default_factory=list)
+    search_paths: list[str] = field(default_factory=list)
+    """The PYTHONPATH of each server; empty for none."""
     asked: list[str] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
     """The folder of each request."""
@@ -112,11 +114,12 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> World:
         _python: Path,
         scripts: Sequence[Path],
         _directory: Path,
-        _variables: object,
+        variables: Mapping[str, str],
         *,
         fork: bool,
         ahead: Sequence[Path],
     ) -> object:
+        world.search_paths.append(variables.get("PYTHONPATH", ""))
         return PretendedServer(world, scripts, ahead, fork=fork)
 
     def ensure(*_: object, **__: object) -> Environment:

@@ -159,7 +159,7 @@ def test_a_failure_is_found_by_a_strict_run(
     ]
     assert 1 == main([*arguments, "--results", str(results)])
     assert (
-        f'nox -s "matrix({OLDEST})" -- --cell t5_classifier/hf_adafactor --fresh'
+        f"gradmatrix run {OLDEST} --cell t5_classifier/hf_adafactor --fresh"
         in capsys.readouterr().out
     )
 

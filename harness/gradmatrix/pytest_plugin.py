@@ -66,9 +66,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
         return (yield)
     from gradmatrix.watching import watch
 
+    if asked and watch.modules is None:
+        item.config.add_cleanup(watch.follow_modules())
     steps, ignore = asked_of(marker)
     block = watch(steps)
-    block.gives_way = marker is None
+    block.gives_way = block.only_training = marker is None
     raised: BaseException | None = None
     try:
         with block:
@@ -113,7 +115,8 @@ def asked_of(marker: pytest.Mark | None) -> tuple[int | None, tuple[str, ...]]:
 
 
 def summary(seen: Watch) -> str:
-    """What a test trained, in one line; empty if it trained nothing."""
+    """What a test trained, in one line; empty if it trained nothing, or if that is not judged."""
+    from gradmatrix.core.outcomes import UNSEEN
     from gradmatrix.core.text import counted
 
     if not seen.ended:
@@ -121,6 +124,8 @@ def summary(seen: Watch) -> str:
     found = seen.finding
     whole = found.observation
     if whole is None or not (whole.steps or whole.updates or whole.backward):
+        return ""
+    if found.outcome == UNSEEN:
         return ""
     trainable = [row for row in whole.parameters if row.learns]
     learn = sum("f" in row.gradients and row.changed for row in trainable)
@@ -151,5 +156,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     trained = sum(trains for trains, _, _ in lines)
     terminalreporter.write_line(
         f"{trained} tests train, {len(lines) - trained} do not train all that should learn, "
-        f"{len(reports) - len(lines)} train nothing or were not watched"
+        f"{len(reports) - len(lines)} train nothing or cannot be judged"
     )

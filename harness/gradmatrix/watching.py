@@ -9,11 +9,20 @@ Everything that is put into torch is taken out again when the block ends.
 
 from __future__ import annotations
 
+import ast
 import gc
+import os
+import re
 import sys
 import time
 import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from copy import copy
 from fnmatch import fnmatchcase
+from functools import cache
+from itertools import compress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,14 +31,17 @@ from msgspec.structs import asdict, replace
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.observation import Observation
 from gradmatrix.core.text import counted, few
-from gradmatrix.observe import trace
+from gradmatrix.observe import source, trace
 from gradmatrix.observe.observer import Observer
-from gradmatrix.observe.torches import named
+from gradmatrix.observe.replaced import replace as put
+from gradmatrix.observe.source import nodes as all_nodes
+from gradmatrix.observe.torches import ModuleTree, Trouble, named
+from gradmatrix.stacks.interpreter import refuse_old_torch
 from gradmatrix.trace.running import AUDIT
-from gradmatrix.trace.trace import Finding, Left, Process, conclude, headline, report
+from gradmatrix.trace.trace import Finding, Left, Process, begins_late, conclude, headline, report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -37,9 +49,11 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Gradient
     from gradmatrix.judge.diagnosis import Diagnosis
-    from gradmatrix.observe.torches import ModuleTree
 
 MOST_NAMES = 6
+LATE = ", or only after the steps that are looked at (watch them in a block of their own)"
+TEST_FILE = re.compile(r"test_.*\.py$|.*_test\.py$")
+"""How pytest knows a file of tests, unless it is told otherwise."""
 
 
 class watch:  # noqa: N801  (it is used like a function)
@@ -55,15 +69,19 @@ class watch:  # noqa: N801  (it is used like a function)
             process is watched already.
     """
 
+    modules: ModuleTree | None = None
+    """Which modules contain which, if all of them are followed, also between blocks."""
     current: watch | None = None
     """The block that is being watched."""
     gives_way = False
     """It ends if another block begins inside of it."""
+    only_training = False
+    """It has no finding if nothing was to be trained: no optimizer was built, nothing changed."""
 
     def __init__(self, steps: int | None = None) -> None:
         __tracebackhide__ = True
         known: object = steps  # callers may not check types
-        if known is not None and not (isinstance(known, int) and known >= 1):
+        if known is not None and not (type(known) is int and known >= 1):
             raise UserError(
                 f"watch(steps={steps!r}) would look at nothing.",
                 cause="the number of steps is a whole number from 1 on",
@@ -96,12 +114,16 @@ class watch:  # noqa: N801  (it is used like a function)
                 cause=str(error),
                 next_step="install torch here, or trace a script: gradmatrix trace --python PATH",
             ) from error
+        refuse_old_torch(torch.__file__, sys.executable)
         device = "cuda" if torch.cuda.is_initialized() else "cpu"
         self._finding, self._began_training, self._began = None, False, time.perf_counter()
         self._observer = Observer(self.steps or AUDIT, 0, device, patient=True)
+        self._other_tests = ExitStack()
+        self._other_tests.enter_context(without_other_tests())
+        self._before_backward = self._observer.backward.before
+        self._observer.backward.before = self._first_backward
         self._observer.__enter__()
         watch.current = self
-        know_models(self._observer.tree, torch.nn.Module)
         from torch.optim import optimizer
 
         self._look_once = optimizer.register_optimizer_step_pre_hook(self._first_step)
@@ -116,23 +138,57 @@ class watch:  # noqa: N801  (it is used like a function)
 
     def end(self, error: BaseException | None) -> None:
         """Stop watching, and judge what was seen; ``error`` is what ended the block."""
-        if not self._observer.steps:
+        watched, watch.current = self._observer, None
+        asked = bool(watched.backward.calls)
+        made = watched.steps + watched.updates.updates
+        # A test may ask for gradients to look at them.
+        judged = made or error or (asked and watched.entered_training) or not self.only_training
+        if judged:
             self._first_step()
         self._look_once.remove()
-        self._observer.__exit__()
-        watch.current = None
-        training = self._observer.entered_training or bool(self._observer.backward.calls)
-        reached = "done" if error is None else "step" if training else "setup"
-        seen = trace.observation(self._observer, reached, error, self._began)
-        entries = self._observer.parameters.entries
-        self._names.update((identity, row["name"]) for identity, row in entries.items())
-        self._finding = self._judged(msgspec.convert(seen, Observation))
+        watched.__exit__()
+        if judged:
+            reached = "step" if asked or watched.entered_training else "setup"
+            ended = "done" if error is None else reached
+            seen = trace.observation(watched, ended, error, self._began)
+            entries = watched.parameters.entries
+            self._names.update((identity, row["name"]) for identity, row in entries.items())
+            self._finding = self._judged(msgspec.convert(seen, Observation))
+        self._other_tests.close()
         del self._observer
+
+    @classmethod
+    def follow_modules(cls) -> Callable[[], None]:
+        """Follow all modules from now on: to find them costs 0.1 s. The returned function ends it.
+
+        A block looks for those that are older than itself when it first asks for gradients.
+        """
+        cls.modules = ModuleTree(Trouble())
+        know_models(cls.modules)
+        remove = cls.modules.install()
+
+        def end() -> None:
+            remove()
+            cls.modules = None
+
+        return end
+
+    def _first_backward(self) -> None:
+        """Find the modules that are older than this block; a test that does not train need not."""
+        watched = self._observer
+        watched.backward.before = self._before_backward
+        if self.modules is None:
+            know_models(watched.tree)
+        else:
+            watched.tree._parents.update(self.modules._parents)  # noqa: SLF001  (a part of this)
+        watched.backward.before()
 
     def _first_step(self, *_: object) -> None:
         """Note what is frozen."""
         if not self._began_training:
             self._began_training = True
+            if self._observer.backward.before == self._first_backward:
+                self._first_backward()
             forward = self._observer.forward
             roots = {id(top): top for top in map(forward.tree.top, forward.roots())}
             names = named(list(roots.values()))[1]
@@ -224,23 +280,31 @@ class watch:  # noqa: N801  (it is used like a function)
             UserError: if parts or patterns are something else.
         """
         __tracebackhide__ = True
-        patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
-        check_parts(parts, patterns)
+        patterns = check_arguments(parts, ignore)
         finding = self._without(patterns) if patterns else self.finding
         seen = finding.observation
         made = 0 if seen is None else seen.steps + seen.updates
-        if self.steps is not None and made < self.steps and finding.outcome == "trains":
-            raise AssertionError(
-                f"{made} of {counted(self.steps, 'step')} were made in the block of watch().\n"
-                f"{told(finding)}"
-            )
-        if not parts:
-            if finding.outcome != "trains":
-                raise AssertionError(told(finding))
-            return
         problems = [problem for part in parts if (problem := self._problem(part, patterns))]
+        if self.steps is not None and made < self.steps and finding.outcome == "trains":
+            problems.append(
+                f"{made} of {counted(self.steps, 'step')} were made in the block of watch(). Make "
+                "all of them there, or ask for fewer."
+            )
+        if not parts and (problems or finding.outcome != "trains"):
+            raise AssertionError("\n".join([*problems, told(finding), *self._unused(patterns)]))
         if problems:
-            raise AssertionError("\n".join([*problems, f"The whole block: {told(finding)}"]))
+            problems += [f"The whole block: {told(finding)}", *self._unused(patterns)]
+            raise AssertionError("\n".join(problems))
+
+    def _unused(self, ignore: Sequence[str]) -> list[str]:
+        """A sentence for each pattern that matches no parameter."""
+        names = {*(row["name"] for row in self.rows), *self._names.values()}
+        known = few(sorted({name.partition(".")[0] for name in names}), MOST_NAMES)
+        return [
+            f"  ignore={pattern!r} matches no parameter. Their names begin with: {known}"
+            for pattern in ignore
+            if not any(matches(name, [pattern]) for name in names)
+        ]
 
     def _without(self, ignore: Sequence[str]) -> Finding:
         """The finding if the parameters whose names match need not learn."""
@@ -260,46 +324,159 @@ class watch:  # noqa: N801  (it is used like a function)
         facts = {row.name: row for row in seen.parameters} if seen is not None else {}
         still = []
         for number, parameter in own.items():
-            name = self._names.get(id(parameter), number or "it")
-            row = facts.get(name)
+            known = self._names.get(id(parameter), "")
+            row, name = facts.get(known), known or number or "it"
             learns = row is not None and "f" in row.gradients and row.changed
             if not learns and not matches(name, ignore):
-                frozen = not parameter.requires_grad or name in self.frozen
+                frozen = not parameter.requires_grad or known in self.frozen
                 still.append(f"{name}, frozen" if frozen else name)
         title = type(part).__name__
         if not own:
             return f"{title} has no parameters."
         if still:
+            late = seen is not None and any(begins_late(built) for built in seen.optimizers)
             return (
-                f"{len(still)} of {counted(len(own), 'parameter')} of {title} do not learn: "
-                f"{few(still, MOST_NAMES, '; ')}."
+                f"{len(still)} of {counted(len(own), 'parameter')} of {title} do not learn"
+                f"{LATE if late else ''}: {few(still, MOST_NAMES, '; ')}."
             )
         return ""
 
 
-def check_parts(parts: Sequence[Any], ignore: Sequence[Any]) -> None:
-    """UserError if these cannot be asked about."""
+class Watched:
+    """What the callbacks of trainers have in common: they watch one training after the other.
+
+    Args:
+        steps: as for :class:`watch`.
+        assert_trains: fail at the end of a training unless everything that should learn does.
+            Without it what was seen is printed to stderr then.
+        ignore: patterns of names, such as ``embed.*``, that need not learn.
+
+    Raises:
+        UserError: as for :class:`watch`, before the training.
+    """
+
+    def __init__(
+        self, steps: int | None = None, *, assert_trains: bool = False,
+        ignore: Sequence[str] | str = (),
+    ) -> None:  # fmt: skip
+        __tracebackhide__ = True
+        self.ignore = check_arguments((), ignore)
+        self.asserts = assert_trains
+        self.seen = watch(steps)
+        """What was seen of the last training."""
+        self.seen.gives_way = True  # a trainer may not tell that its training failed
+
+    def begin(self) -> None:
+        """Watch from now on."""
+        self.seen.__enter__()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Say what was seen; a note of ``error`` says it if that ended the training.
+
+        Raises:
+            AssertionError: with the diagnosis, if that was asked for.
+        """
+        __tracebackhide__ = True
+        if watch.current is not self.seen:
+            return
+        self.seen.end(error)
+        if isinstance(error, Exception):
+            error.add_note(f"gradmatrix: {self.seen}")
+        elif self.asserts and error is None:
+            self.seen.assert_trains(ignore=self.ignore)
+        else:
+            sys.stderr.write(f"gradmatrix: {self.seen}\n")
+
+
+def check_arguments(parts: Sequence[Any], ignore: Any) -> tuple[str, ...]:  # noqa: ANN401  (checked here)
+    """The patterns of an assertion; UserError if parts or patterns are something else."""
     __tracebackhide__ = True
     for part in parts:
-        if not hasattr(part, "requires_grad_"):
+        if isinstance(part, type) or not hasattr(part, "requires_grad_"):
             raise UserError(
                 f"assert_trains() was given {type(part).__name__}: {str(part)[:60]!r}.",
                 cause="its parts are modules or parameters",
                 next_step="assert_trains(model.head, model.bias), or give names: ignore=[…]",
             )
-    for pattern in ignore:
+    given: Any = (ignore,) if isinstance(ignore, str) else ignore  # callers may not check types
+    for pattern in given if isinstance(given, Iterable) else [given]:
         if not isinstance(pattern, str):
             raise UserError(
                 f"ignore has {type(pattern).__name__}, which is no pattern.",
                 cause="parameters are ignored by their names",
                 next_step='write for example ignore=["embed.*"]',
             )
+    return tuple(given)
 
 
-def know_models(tree: ModuleTree, module_class: type) -> None:
+@contextmanager
+def without_other_tests() -> Iterator[None]:
+    """The user's source is read as if the tests that do not run were not there.
+
+    pytest imports all of them into one process. The file of the test takes the place of the script.
+    """
+    at, _, rest = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")
+    if not at:
+        yield
+        return
+    name = rest.partition("[")[0].rpartition("::")[2].partition(" ")[0]
+    files = source.files
+
+    @cache
+    def of_test(_imported: int) -> list[str]:
+        own, others = [], []
+        for path in files():
+            if Path(path).as_posix().endswith(f"/{at}"):
+                own.append(path)
+            elif not TEST_FILE.match(Path(path).name):
+                others.append(path)
+        return [*own, *others]
+
+    def of_file(path: str) -> tuple[tuple[Any, str], ...]:
+        return nodes_of(path, name) if TEST_FILE.match(Path(path).name) else all_nodes(path)
+
+    undo = (
+        put(source, "files", lambda: of_test(len(sys.modules))),
+        put(source, "nodes", of_file),
+    )
+    try:
+        yield
+    finally:
+        for each in undo:
+            each()
+
+
+@cache
+def nodes_of(path: str, name: str) -> tuple[tuple[Any, str], ...]:
+    """Every node of a file of tests without the tests that are not called ``name``."""
+    whole = all_nodes(path)
+    return tuple(source.walk(only_test(whole[0][0], name), "<module>")) if whole else ()
+
+
+def only_test(node: Any, name: str) -> Any:  # noqa: ANN401  (a module or a class)
+    """A copy of ``node`` without the tests that are not called ``name``."""
+    kept = copy(node)
+    kept.body = [
+        only_test(each, name) if isinstance(each, ast.ClassDef) else each
+        for each in node.body
+        if not (isinstance(each, ast.FunctionDef) and each.name.startswith("test"))
+        or each.name == name
+    ]
+    return kept
+
+
+def know_models(tree: ModuleTree) -> None:
     """Tell ``tree`` which modules contain which: it sees only those that are made from now on."""
-    for each in gc.get_objects():
-        if issubclass(type(each), module_class):
+    from torch.nn import Module
+
+    kinds, waiting = {id(Module)}, [Module]
+    while waiting:
+        below: list[type] = type.__subclasses__(waiting.pop())
+        waiting += [kind for kind in below if id(kind) not in kinds]
+        kinds.update(map(id, below))
+    everything = gc.get_objects()  # half a million: what is done for each of them is done in C
+    for each in compress(everything, map(kinds.__contains__, map(id, map(type, everything)))):
+        with suppress(Exception):  # it may be half built
             for child in each.children():
                 tree._parents_of(child).append(weakref.ref(each))  # noqa: SLF001  (a part of this)
 

@@ -6,6 +6,7 @@ import os
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ TIMED_STEPS = 150
 TRACE_PAIRS = 9
 TRACED = Path(__file__).parent / "traced"
 """Scripts that train: ``gradmatrix trace`` runs each of them as a user would."""
+WATCHED = Path(__file__).parent / "watched.py"
+"""Runs each of them in a block of ``gradmatrix.watch()``."""
 FIRST = 4
 """So many steps hold the audit."""
 
@@ -84,6 +87,7 @@ def measure(project: Project, stack: Stack) -> Iterator[Ratio]:
         yield ratio
         with environment.in_use(project.environments, stack.name):
             yield from trace_cost(project, stack, place)
+            yield from watch_cost(project, stack, place)
 
 
 def warm_run(project: Project, stack: Stack, place: Path) -> tuple[Ratio, int, float]:
@@ -235,6 +239,39 @@ def trace_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:
             low, middle, high = statistics.quantiles([ratio[column] for ratio in ratios], n=4)
             detail = f"{len(ratios)} pairs, quartiles {low:.3f} to {high:.3f}"
             yield Ratio(f"trace {script.stem}, {what}", middle, bound, detail)
+
+
+def watch_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:
+    """Scripts in a block of ``gradmatrix.watch()`` over the same without it, in turns.
+
+    For each script: the processor time of the first steps, which the watch looks at, and that of
+    the block, with the verdict at its end. Imports are in neither.
+    """
+    installed = environment.ensure(
+        project.lock_of(stack), project.locks_folder, project.environments
+    )
+    times, block = place / "step_times", place / "block"
+    host = [str(Path(__file__).parents[1]), sysconfig.get_paths()["platlib"]]
+    for script in sorted(TRACED.glob("*.py")):
+        pairs: list[dict[bool, tuple[float, float]]] = []
+        for pair in range(TRACE_PAIRS + 1):
+            costs = {}
+            for watched in (True, False) if pair % 2 else (False, True):
+                words = [str(each) for each in (WATCHED, script, times, block)]
+                used = timed([str(installed.python), *words, *(host if watched else [])], times)
+                costs[watched] = used[2], float(block.read_text(encoding="utf-8"))
+            pairs.append(costs)
+        for column, (what, bound) in enumerate(
+            ((f"first {FIRST} steps", "none"), ("block", "<= 1.50"))
+        ):
+            ratios = [each[True][column] / each[False][column] for each in pairs[1:]]
+            added = [each[True][column] - each[False][column] for each in pairs[1:]]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            detail = (
+                f"{len(ratios)} pairs, quartiles {low:.3f} to {high:.3f}; "
+                f"{statistics.median(added):+.2f} s"
+            )
+            yield Ratio(f"watch {script.stem}, {what}", middle, bound, detail)
 
 
 def timed(command: Sequence[str], times: Path) -> tuple[float, float, float]:

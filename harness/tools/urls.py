@@ -34,11 +34,14 @@ class Urls(MetadataHookInterface):
             return
         home = f"https://{found['forge']}/{found['name']}"
         files = f"{home}/{FILES[found['forge']]}"
+        owner, name = found["name"].split("/", 1)
+        pages = f"https://{owner.lower()}.github.io/{name}/"  # where the nightly run publishes
         metadata["urls"] = {
             "Source": home,
             "Documentation": f"{files}/docs/index.md",
             "Changelog": f"{files}/CHANGELOG.md",
             "Issues": f"{home}/issues",
+            **({"Matrix": pages} if found["forge"] == "github.com" else {}),
         }
 
 

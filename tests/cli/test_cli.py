@@ -49,7 +49,7 @@ VARIANTS = {
     "frozen": {"role": "misuse", "summary": "as it should not be"},
 }
 '''
-COMMANDS = ["run", "lock", "table", "publish", "isolation", "list"]
+COMMANDS = ["init", "run", "lock", "table", "publish", "isolation", "list"]
 CONFLICT = Failure(outcome="resolve:conflict", message="a needs b<1,\n\x1b[31mc needs b>2")
 UNREACHABLE = Failure(outcome="resolve:index-unreachable", message="no answer")
 
@@ -157,13 +157,13 @@ def test_why_says_which_machine_lacks_the_device(
 
 
 def test_why_finds_a_message(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Capitals do not matter. If nothing matches, it says so."""
+    """Capitals and quotes do not matter. If nothing matches, it says so."""
     message = "RuntimeError: element 0 of tensors does not require grad"
     cell = make_cell("first", "sums", "plain", "cpu")
     Project.at(root).store.append(
         make_record("step:no-grad-fn", cell, passed=False, message=message)
     )
-    assert 0 == main(["why", message.upper(), "--root", str(root)])
+    assert 0 == main(["why", *message.upper().split(), "--root", str(root)])
     assert [
         message,
         "  1 cell of the matrix: 1 fail",
@@ -426,7 +426,7 @@ def test_without_a_checkout_the_error_says_what_was_looked_for(
     monkeypatch.setattr("gradmatrix.run.project.PACKAGE", tmp_path / "a" / "b")
     assert 2 == main(["list"])
     told = capsys.readouterr().err
-    assert f"there is no matrix.toml in {tmp_path} or in a folder above it" in told
+    assert f"there is none in {tmp_path} or in a folder above it" in told
     assert "--root DIR" in told
 
 

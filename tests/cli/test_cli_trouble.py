@@ -13,6 +13,7 @@ from gradmatrix.core.model import Failure
 from gradmatrix.publish import publication
 from gradmatrix.run import bundle, project
 from gradmatrix.stacks.environment import InstallFailed
+from tests.cli.test_claims_command import CLAIMS
 from tests.cli.test_cli import MATRIX, SUMS, outcomes, write_lock
 from tests.factories import make_lock
 
@@ -145,7 +146,7 @@ def test_a_release_that_does_not_exist_does_not_stop_the_other_stacks(
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("trac", "you meant 'trace'"), ("claim", "you meant 'claims'"), ("x", "known are: run, ")],
+    [("trac", "you meant 'trace'"), ("claim", "you meant 'claims'"), ("x", "known are: init, ")],
 )
 def test_a_mistyped_command_is_an_error_with_the_right_one(
     capsys: pytest.CaptureFixture[str], typed: str, meant: str
@@ -156,6 +157,25 @@ def test_a_mistyped_command_is_an_error_with_the_right_one(
     said = capsys.readouterr().err.splitlines()[-1]
     assert (2, True) == (exited.value.code, said.startswith("gradmatrix: error: there is no"))
     assert meant in said
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["check", "--scenario", "su"], "perhaps you meant 'sums'"),
+        (["claims", "smus"], "perhaps you meant 'sums'"),
+        (["run", "--cell", "sums/fro"], "perhaps you meant 'frozen'"),
+        (["run", "st"], "perhaps you meant 'first'"),
+        (["run", "zebra"], "known are: first, second"),
+    ],
+)
+def test_a_mistyped_name_is_an_error_with_what_may_be_meant(
+    root: Path, capsys: pytest.CaptureFixture[str], words: list[str], meant: str
+) -> None:
+    """The nearest one, those that contain it, or all."""
+    (root / "scenarios" / "claims.toml").write_text(CLAIMS, encoding="utf-8")
+    assert 2 == main([*words, "--root", str(root)])
+    assert meant in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["table"], ["upgrade", "a", "--to", "b"], ["publish"]])
@@ -191,4 +211,4 @@ def test_the_matrix_of_the_wheel_is_used_and_named(
     assert "sums" in out
     assert "this is the matrix published on 2026-11-23" in err
     assert 2 == main(["publish"])
-    assert "This command needs a checkout" in capsys.readouterr().err
+    assert "This command needs a matrix.toml" in capsys.readouterr().err

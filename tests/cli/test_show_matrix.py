@@ -108,7 +108,7 @@ def test_each_failure_is_one_line_with_its_message(console: Console) -> None:
         "Did not pass: 1 control, 1 misuse",
         f"  ✗ new  sums/odd (control)  step:exception (gradient flowing)  {HARMLESS}",
         "  ✗ new  sums/frozen (misuse)  update:none  nothing changed",
-        'To repeat one: nox -s "matrix(new)" -- --cell sums/odd --fresh',
+        "To repeat one: gradmatrix run new --cell sums/odd --fresh",
     ] == shown(console)
 
 
@@ -172,10 +172,9 @@ def test_the_overview_says_what_trains_what_agrees_and_what_is_next(console: Con
         "",
         "Next",
         "  results/local/matrix.md             every cell (also csv, parquet, json)",
-        "  nox -s table -- -v                  every failure with its message",
+        "  gradmatrix table -v                 every failure with its message",
         "  gradmatrix why new/sums/odd         why this cell fails",
         "  gradmatrix upgrade new --to latest  what an upgrade would change",
-        "In a checkout, run gradmatrix X as: nox -s gradmatrix -- X",
     ] == lines
 
 

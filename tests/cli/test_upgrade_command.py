@@ -210,6 +210,22 @@ def test_a_module_beside_a_script_is_part_of_it(root: Path, world: World) -> Non
     assert ["train/script"] * 6 == world.asked
 
 
+def test_a_package_of_the_project_is_part_of_a_script(root: Path, world: World) -> None:
+    """It need not be installed, and a change of it runs the script again."""
+    for name, text in (("src/own/__init__.py", ""), ("scripts/train.py", "import own\n")):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(text, encoding="utf-8")
+    (root / "pyproject.toml").touch()
+    words = ["first", "--to", "second", "--script", "scripts/train.py"]
+    for _ in range(2):
+        run(root, *words)
+    assert ["train/script"] * 2 == world.asked
+    (root / "src" / "own" / "__init__.py").write_text("# changed\n", encoding="utf-8")
+    run(root, *words)
+    assert ["train/script"] * 4 == world.asked
+    assert {str(root / "src")} == set(world.search_paths)
+
+
 def test_a_script_that_fails_on_both_sides_is_not_safe(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

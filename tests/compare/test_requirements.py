@@ -403,6 +403,119 @@ def test_a_uv_lock_keeps_what_the_projects_own_packages_need(tmp_path: Path) -> 
     assert "uv.lock: lib belong to this project" in found.notices[0]
 
 
+POETRY = """
+[[package]]
+name = "colorama"
+version = "0.4.6"
+optional = false
+groups = ["main"]
+markers = 'extra == "bar" and platform_system == "Windows" or sys_platform == "win32"'
+
+[[package]]
+name = "iniconfig"
+version = "2.3.1"
+optional = false
+groups = ["dev"]
+
+[[package]]
+name = "pyyaml"
+version = "6.0.3"
+optional = false
+groups = ["main", "dev"]
+
+[package.markers]
+main = "python_version >= '3.12'"
+dev = "python_version >= '3.9'"
+
+[[package]]
+name = "fork"
+version = "1.0"
+optional = false
+groups = ["main"]
+[package.source]
+type = "git"
+url = "https://example.org/fork.git"
+reference = "HEAD"
+resolved_reference = "0123456789"
+
+[[package]]
+name = "beside"
+version = "1.0"
+optional = false
+groups = ["main"]
+[package.source]
+type = "directory"
+url = "../beside"
+
+[[package]]
+name = "tqdm"
+version = "4.70.1"
+optional = true
+groups = ["main"]
+markers = 'extra == "bar"'
+
+[metadata]
+lock-version = "2.1"
+python-versions = "^3.11"
+"""
+"""As Poetry 2.5 writes it, shortened."""
+POETRY_PROJECT = """
+[tool.poetry.dependencies]
+python = "^3.11"
+PyYAML = "^6"
+beside = { path = "../beside" }
+"""
+
+
+def test_a_poetry_lock_has_the_group_main_without_extras(tmp_path: Path) -> None:
+    """The pyproject.toml beside it says what was asked for, in either of its tables."""
+    written(tmp_path, "pyproject.toml", POETRY_PROJECT)
+    found = requirements.read_poetry_lock(written(tmp_path, "poetry.lock", POETRY))
+    windows = 'extra == "bar" and platform_system == "Windows" or sys_platform == "win32"'
+    assert (
+        f"colorama==0.4.6; {windows}",
+        'pyyaml==6.0.3; python_version >= "3.12"',
+        "fork@ git+https://example.org/fork.git@0123456789",
+    ) == tuple(each.replace(" @ ", "@ ") for each in found.requirements)
+    assert ((True, ">=3.11,<4"), ('pyyaml ; python_version >= "3.12"',)) == (
+        (found.locked, found.requires_python),
+        found.asked,
+    )
+    assert ("poetry.lock: beside is no release and is left out",) == found.notices
+    written(tmp_path, "pyproject.toml", '[project]\nname = "x"\ndependencies = ["colorama"]\n')
+    (asked,) = requirements.read_poetry_lock(tmp_path / "poetry.lock").asked
+    assert asked.startswith("colorama ;")
+
+
+def test_a_poetry_lock_without_groups_keeps_all(tmp_path: Path) -> None:
+    """Poetry before 2 wrote such locks. The notice says so."""
+    written(tmp_path, "pyproject.toml", POETRY_PROJECT)
+    text = "".join(line for line in POETRY.splitlines(keepends=True) if "groups" not in line)
+    found = requirements.read_poetry_lock(written(tmp_path, "poetry.lock", text))
+    assert (True, True) == (
+        "iniconfig==2.3.1" in found.requirements,
+        "names no groups" in found.notices[0],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "locks no package"),
+        ("[[package]]\nname = 'x'\n", "lacks the key 'version' in package 'x'"),
+        ("[[package]]\nname = 'x y'\nversion = '1'\n", "cannot be read"),
+    ],
+)
+def test_an_invalid_poetry_lock_is_an_error(tmp_path: Path, text: str, told: str) -> None:
+    """It names the file. A lock without its project is one too."""
+    path = written(tmp_path, "poetry.lock", text)
+    with pytest.raises(UserError, match=r"has no pyproject\.toml beside it"):
+        requirements.read_poetry_lock(path)
+    written(tmp_path, "pyproject.toml", POETRY_PROJECT)
+    with pytest.raises(UserError, match=told):
+        requirements.read_poetry_lock(path)
+
+
 def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     """Some editors begin a file with it."""
     found = requirements.read_pyproject(

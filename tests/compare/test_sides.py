@@ -63,7 +63,7 @@ def make_environment(folder: Path, origin: str | None = None) -> Path:
     ]
     content = json.dumps({"python": "3.11", "distributions": listed})
     (folder / "listed.json").write_text(content, encoding="utf-8")
-    cases = f"*find_spec*) echo 3 11 1;; *) cat '{folder / 'listed.json'}';;"
+    cases = f"*find_spec*) echo '[[3, 11], \"torch\"]';; *) cat '{folder / 'listed.json'}';;"
     python.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n', encoding="utf-8")
     python.chmod(0o755)
     return python
@@ -151,6 +151,7 @@ def test_the_versions_of_a_compiled_file_may_move(root: Path) -> None:
         ("==3.11.9", None, "3.11"),
         (">=3.9", None, "3.11"),
         ("", "3.12", "3.12"),
+        (">=3.12", None, "3.12"),
         (">=3.12", "3.13", "3.13"),
     ],
 )
@@ -163,12 +164,25 @@ def test_the_python_is_one_that_the_project_allows(
     assert python == side(root, ".", Reading(python=asked)).python
 
 
+def test_files_of_one_name_are_told_apart_by_their_paths(root: Path) -> None:
+    """A stack and a file need no path."""
+    for folder in ("base", "head"):
+        (root / folder).mkdir()
+        (root / folder / "requirements.txt").write_text("torch==2.6.0\n", encoding="utf-8")
+    base, head, first = (side(root, word) for word in ("base", "head", "first"))
+    assert ["base/requirements.txt", "head/requirements.txt"] == [
+        each.name for each in sides.told_apart(base, head)
+    ]
+    assert (base, first) == sides.told_apart(base, first)
+    assert (first, first) == sides.told_apart(first, first)
+
+
 def test_a_python_that_the_project_does_not_allow_is_an_error(root: Path) -> None:
     """The error says what it allows."""
     text = '[project]\nname = "x"\nrequires-python = ">=3.12"\ndependencies = ["torch"]\n'
     (root / "pyproject.toml").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=r"does not allow Python 3\.11"):
-        side(root, "pyproject.toml")
+        side(root, "pyproject.toml", Reading(python="3.11"))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the pretended Python is a shell script")
@@ -199,12 +213,12 @@ def test_an_environment_is_a_side_with_its_installed_packages(root: Path, word: 
         ("zzz", "no stack, file or folder 'zzz'", "stacks are: first, second"),
         ("scenarios", "scenarios is neither an environment nor a project", "it has no bin/python"),
         ("a-1-py3-none-any.whl", "is a wheel, not a side", "a wheel is one package"),
-        ("poetry.lock", "are not supported", "supported are uv.lock"),
+        ("Pipfile.lock", "are not supported", "supported are uv.lock"),
     ],
 )
 def test_an_unknown_side_is_an_error(root: Path, word: str, complaint: str, cause: str) -> None:
     """With the most similar one that exists."""
-    for name in ("a-1-py3-none-any.whl", "poetry.lock"):
+    for name in ("a-1-py3-none-any.whl", "Pipfile.lock"):
         (root / name).write_text("", encoding="utf-8")
     with pytest.raises(UserError, match=complaint) as error:
         side(root, word)

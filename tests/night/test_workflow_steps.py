@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -10,9 +11,12 @@ import sys
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gradmatrix.publish.feeds import as_issue
+from gradmatrix.run import bundle
+from tests.conftest import ROOT
 from tests.publish.test_regressions import regressed
 
 pytestmark = pytest.mark.skipif(
@@ -117,6 +121,21 @@ def test_every_file_has_a_checksum(place: Path) -> None:
         check=True,
     )
     assert [f"./{name}: OK" for name in names] == checked.stdout.splitlines()
+
+
+def test_the_matrix_is_bundled_for_update(place: Path) -> None:
+    """With Python alone: nothing of a build is installed there. It is not in results/."""
+    for name in ("matrix.toml", "results/records/latest.jsonl"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text('{"recorded_at":"2026-11-20T10:00:00Z"}\n', encoding="utf-8")
+    pretend(place, "python", f'exec "{sys.executable}" -S "$@"\n')
+    ran = run(place, "Bundle the matrix", PYTHONPATH=str(ROOT / "harness"))
+    assert (0, "") == (ran.returncode, ran.stderr)
+    (folder,) = {path.parent for path in place.rglob("bundle.*")}
+    offer = msgspec.json.decode((folder / "bundle.json").read_bytes(), type=bundle.Offer)
+    content = (folder / "bundle.zip").read_bytes()
+    assert (hashlib.sha256(content).hexdigest(), len(content)) == (offer.sha256, offer.size_bytes)
+    assert f"path: {folder.relative_to(place)}\n" in NIGHT
 
 
 def report(place: Path, *, regressed: str, number: str = "") -> list[str]:

@@ -16,16 +16,20 @@ from gradmatrix.cli.main import parser
 from gradmatrix.stacks.lock import blocks, requirement_of, version_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+WRITTEN = ROOT / "harness" / "gradmatrix" / "compare" / "workflow.yml"
+"""What ``gradmatrix init`` writes for other projects."""
+WORKFLOWS = [*sorted((ROOT / ".github" / "workflows").glob("*.yml")), WRITTEN]
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in WORKFLOWS}
+ACTION = (ROOT / ".github" / "actions" / "upgrade" / "action.yml").read_text(encoding="utf-8")
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 ENDS_A_COMMAND = {"|", "||", "&&", ";", ">", ">>", "#"}
 
 
 def uses() -> list[tuple[str, str]]:
-    """Each action that a workflow uses, with its comment."""
+    """Each action that a workflow or our own action uses, with its comment."""
+    texts = {**TEXTS, "action.yml": ACTION}
     return [
-        (name, found) for name, text in TEXTS.items() for found in re.findall(r"uses: (.+)", text)
+        (name, found) for name, text in texts.items() for found in re.findall(r"uses: (.+)", text)
     ]
 
 
@@ -59,7 +63,7 @@ JOBS = [
 
 def test_there_are_workflows() -> None:
     """Otherwise the other tests would check nothing."""
-    assert {"checks.yml", "nightly.yml"} == set(TEXTS)
+    assert {"checks.yml", "nightly.yml", "workflow.yml"} == set(TEXTS)
     assert {"plan", "cells", "publish", "attest", "pages", "commit", "report"} == set(
         jobs(TEXTS["nightly.yml"])
     )
@@ -86,7 +90,7 @@ def test_nothing_is_granted_to_all_jobs(name: str) -> None:
     assert re.search(r"^ *pull_request_target", TEXTS[name], re.MULTILINE) is None
 
 
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("text", [*TEXTS.values(), ACTION], ids=[*TEXTS, "action.yml"])
 def test_a_checkout_leaves_no_token_behind(text: str) -> None:
     """Later steps could read it from .git/config."""
     assert text.count("actions/checkout@") == text.count("persist-credentials: false") > 0
@@ -117,10 +121,10 @@ def test_pages_are_deployed_after_they_were_signed_and_committed() -> None:
 
 
 def test_everything_that_is_published_is_signed() -> None:
-    """The documentation lies beside the pages before the checksums are listed."""
+    """Documentation and bundle lie beside the pages before the checksums are listed."""
     text = jobs(TEXTS["nightly.yml"])["attest"]
     steps = [
-        "path: results/docs",
+        "name: beside",
         "name: List the checksums",
         "uses: actions/attest-build-provenance@",
         "uses: actions/upload-pages-artifact@",
@@ -209,6 +213,7 @@ def test_the_hashed_lock_has_what_the_project_needs() -> None:
         pinned[canonicalize_name(requirement.name)] = version_of(block, requirement, "3.12")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extra = project["optional-dependencies"]["docs"]
+    extra += project["optional-dependencies"]["matrix"]
     needed = list(map(Requirement, (*project["dependencies"], *extra)))
     stale = [
         str(each)

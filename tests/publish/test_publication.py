@@ -14,6 +14,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.publish import publication
 from gradmatrix.publish.publication import PAGES, is_current, pages_in, publish
+from gradmatrix.publish.rows import build_of
 from gradmatrix.run.project import Project
 from tests.cli.test_cli import MATRIX, SUMS, write_lock
 from tests.factories import NOON, make_cell, make_lock, make_observation, make_record
@@ -165,8 +166,8 @@ def test_the_build_is_that_of_the_newest_cell() -> None:
     old = make_record(build="cpu")
     new = make_record(build="cuda", recorded_at=NOON + dt.timedelta(hours=1))
     assert ("cuda", None) == (
-        publication.build_of([new, old]),
-        publication.build_of([make_record(build="")]),
+        build_of([new, old]),
+        build_of([make_record(build="")]),
     )
 
 

@@ -373,6 +373,15 @@ def test_the_headline_leaves_out_what_no_stack_supports() -> None:
     }
 
 
+def test_without_reports_the_headline_is_about_what_should_train() -> None:
+    """A matrix of somebody's own scripts has none. The section about reports is left out."""
+    scenarios = {"train": make_scenario("train", make_variant("script"))}
+    records = [make_record(cell=make_cell("new", "train", "script"))]
+    table = tabulated(by_date(LOCKS[:1]), scenarios, rows_of(records, scenarios))
+    assert "| `train` | ✓ 1 of 1 |" == headline(table).splitlines()[-1]
+    assert ("## Reported" in as_markdown(table), "✓ trains" in as_markdown(table)) == (False, True)
+
+
 def test_every_format_is_described_by_a_sentence() -> None:
     """The sentence is on the pages and in the documentation."""
     assert dict.fromkeys(FORMATS, True) == {

@@ -55,7 +55,7 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
 
 - **{cell}**: trains → step:exception, since 2026-01-16 ([evidence]({evidence}))
   - The stack's lock moved: {moved}.
-  - to repeat it: `nox -s "matrix(stack)" -- --cell scenario/plain --device cpu --fresh`
+  - to repeat it: `gradmatrix run stack --cell scenario/plain --device cpu --fresh`
 """
         == text
     )

@@ -178,7 +178,7 @@ def test_hostile_text_does_nothing() -> None:
 def test_the_commands_repeat_the_cell() -> None:
     """They run it again, explain it, and reproduce it with its lock."""
     text = page("step:no-grad-fn", observation=make_stopped(), device="cuda").text
-    assert 'nox -s "matrix(stack)" -- --cell sums/reported --device cuda --fresh' in text
+    assert "gradmatrix run stack --cell sums/reported --device cuda --fresh" in text
     assert "gradmatrix why stack/sums/reported/cuda" in text
     assert "gradmatrix reproduce stack/sums/reported/cuda" in text
     assert "gradmatrix history stack/sums/reported/cuda" in text

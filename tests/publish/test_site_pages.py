@@ -62,6 +62,13 @@ def test_every_link_has_a_target(site: dict[str, str]) -> None:
     assert [] == lost
 
 
+def test_a_matrix_without_reports_says_nothing_about_them() -> None:
+    """This is a matrix of somebody's own scripts."""
+    scenario = make_scenario("sums", make_variant("script"))
+    html = site_of([cell("new", "script")], [NEW], scenario)["index.html"]
+    assert ("reported as broken" in html, "1 of 1 controls pass" in html) == (False, True)
+
+
 def test_tags_close_in_order_everywhere(site: dict[str, str]) -> None:
     """A browser need not repair them."""
     assert {} == {

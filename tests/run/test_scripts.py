@@ -196,6 +196,47 @@ def test_what_takes_no_part_changes_nothing(folder: Path) -> None:
     assert before == load(folder, (SCRIPT + FULL).replace("our fine", "their fine")).source_digest
 
 
+PACKAGES = 'packages = ["src", "."]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "stale"),
+    [
+        ("src/own/deep/part.py", True),
+        ("src/single.py", True),
+        ("top.py", True),
+        ("src/own/table.csv", False),
+        ("elsewhere/part.py", False),
+    ],
+)
+def test_a_change_of_a_package_makes_the_cells_stale(folder: Path, name: str, stale: bool) -> None:
+    """The Python files of packages and modules count, and nothing else of the folder."""
+    for each in ("src/own/__init__.py", name):
+        (folder / each).parent.mkdir(parents=True, exist_ok=True)
+        (folder / each).touch()
+    before = load(folder, SCRIPT + PACKAGES)
+    assert (str(folder / "src"), str(folder)) == before.packages
+    (folder / name).write_text("# changed\n", encoding="utf-8")
+    assert stale == (before.source_digest != load(folder, SCRIPT + PACKAGES).source_digest)
+
+
+def test_a_folder_of_packages_must_exist(folder: Path) -> None:
+    """The error names it."""
+    assert "packages = 'src' in script 'mine', where there is no folder" in complaint(
+        folder, SCRIPT + PACKAGES
+    )
+
+
+def test_a_folder_of_another_project_may_be_called_scenarios(folder: Path) -> None:
+    """It holds scenarios only if a file there has variants."""
+    (folder / "scenarios").mkdir()
+    assert not scenarios.are_in(folder / "scenarios")
+    (folder / "scenarios" / "city.py").write_text("import torch\n", encoding="utf-8")
+    assert not scenarios.are_in(folder / "scenarios")
+    (folder / "scenarios" / "sums.py").write_text("VARIANTS = {}\n", encoding="utf-8")
+    assert scenarios.are_in(folder / "scenarios")
+
+
 def test_no_folder_of_the_machine_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders above the script, above its directory, and the home folder are removed.
 

@@ -31,6 +31,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
     "shadowing": ("shadowing/trains.py", []),
     "library_again": ("names_a_library.py", []),
     "unsupported": ("plain.py", []),
+    "packaged": ("imports_a_package.py", []),
     **{
         how: ("ending.py", [how])
         for how in (
@@ -39,7 +40,11 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         )
     },
 }  # fmt: skip
-EXTRA = {"in_its_directory": 'directory = "data"', "unsupported": 'needs = ["torch>=99"]'}
+EXTRA = {
+    "in_its_directory": 'directory = "data"',
+    "unsupported": 'needs = ["torch>=99"]',
+    "packaged": f"packages = [{json.dumps(str(FOLDER / 'packages'))}]",
+}
 OUTCOMES = {
     "plain": "trains",
     "two_steps": "trains",
@@ -54,6 +59,7 @@ OUTCOMES = {
     "shadowing": "process:exit-50",
     "library_again": "process:exit-41",
     "unsupported": "setup:unsupported",
+    "packaged": "trains",
     "early": "trains",
     "early_exit_0": "trains",
     "early_exit_3": "process:exit-3",
@@ -64,7 +70,7 @@ OUTCOMES = {
     "late_cleaning_up": "trains",
     "late_and_swallowing": "trains",
 }
-IN_FRESH_PROCESSES = {"plain": "trains", "library": "process:exit-40"}
+IN_FRESH_PROCESSES = {"plain": "trains", "packaged": "trains", "library": "process:exit-40"}
 
 pytestmark = [needs_fork, pytest.mark.slow]
 

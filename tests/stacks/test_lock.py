@@ -266,7 +266,7 @@ def test_a_lock_whose_text_was_changed_is_refused(served: PackageIndex, tmp_path
             locks.load("demo", tmp_path)
         assert str(raised.value).startswith("demo.txt is not the text that was locked: ")
         assert told in str(raised.value)
-        assert raised.value.next_step.endswith("nox -s lock -- demo")
+        assert raised.value.next_step.endswith("gradmatrix lock demo")
 
 
 def test_a_lock_without_its_text_is_refused(served: PackageIndex, tmp_path: Path) -> None:

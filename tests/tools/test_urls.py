@@ -29,6 +29,7 @@ ON_GITHUB = {
     "Documentation": "https://github.com/owner/name/blob/HEAD/docs/index.md",
     "Changelog": "https://github.com/owner/name/blob/HEAD/CHANGELOG.md",
     "Issues": "https://github.com/owner/name/issues",
+    "Matrix": "https://owner.github.io/name/",
 }
 
 

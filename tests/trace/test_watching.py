@@ -69,6 +69,7 @@ for cut in (False, True):
         failure(seen.assert_trains), failure(lambda: seen.assert_trains(net.body)),
         failure(lambda: seen.assert_trains(net.head, net.head.bias)),
         failure(lambda: seen.assert_trains(ignore="body.*")),
+        failure(lambda: seen.assert_trains(ignore=["bdy.*", "head.*"])),
         failure(lambda: seen.assert_trains(net.embed)),
     ]
 found["diagnosis"] = [seen.diagnosis.cause, seen.diagnosis.place.line, list(seen.diagnosis.text)]
@@ -80,6 +81,17 @@ def inside():
 with gradmatrix.watch(steps=4) as few:
     train(Net(False), 2)
 found["few"] = failure(few.assert_trains)
+first, second = Net(False), Net(True)
+with gradmatrix.watch() as both:
+    train(first, 6)
+    train(second, 6)
+found["later"] = [str(both), failure(lambda: both.assert_trains(second))]
+frozen = Net(False).requires_grad_(False)
+try:
+    with gradmatrix.watch() as before:
+        frozen(torch.ones(2, 4)).sum().backward()
+except RuntimeError:
+    found["frozen before"] = str(before)
 try:
     with gradmatrix.watch() as raised:
         torch.ones(1).backward()
@@ -137,6 +149,27 @@ def test_frozen():
 def test_fails_without_a_marker():
     train(Net(True), 4)
     assert False
+
+def test_asks_for_gradients():
+    net = Net(False)
+    for _ in range(3):
+        net(torch.ones(2, 4)).sum().backward()
+
+def never_steps(rate):
+    net = Net(False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        net(torch.ones(2, 4)).sum().backward()
+    return optimizer
+
+@pytest.mark.trains
+def test_never_steps():
+    optimizer = never_steps(0.1)
+
+def test_is_another_test():
+    optimizer = never_steps(0.1)
+    if optimizer is None:
+        optimizer.step()
 """
 
 
@@ -190,13 +223,15 @@ def test_a_block_is_watched(found: dict[str, Any]) -> None:
     frozen, rows = ["embed.bias", "embed.weight"], ["body.weight", "body.bias"]
     rows += ["head.weight", "head.bias"]
     *seen, embed = found["cut False"]
-    assert ["trains", frozen, rows, None, None, None, None] == seen
+    assert ["trains", frozen, rows, None, None, None, None, None] == seen
     assert "Linear do not learn: embed.weight, frozen; embed.bias, frozen.\nThe whole" in embed
-    outcome, *seen, whole, body, head, ignored, _ = found["cut True"]
+    outcome, *seen, whole, body, head, ignored, mistyped, _ = found["cut True"]
     assert ["gradient:partial", frozen, rows, None, None] == [outcome, *seen, head, ignored]
     assert "nets.py:13, forward; 2 parameter tensors behind it got no gradient" in whole
     assert body.startswith("2 of 2 parameters of Linear do not learn: body.weight; body.bias.")
     assert "Leave `detach` out" in body
+    unused = "  ignore='bdy.*' matches no parameter. Their names begin with: body, embed, head"
+    assert unused == mistyped.splitlines()[-1]
 
 
 def test_it_leaves_nothing_behind(found: dict[str, Any]) -> None:
@@ -207,6 +242,14 @@ def test_it_leaves_nothing_behind(found: dict[str, Any]) -> None:
 def test_what_cannot_be_asked_is_one_sentence(found: dict[str, Any]) -> None:
     """Also steps that never come, and a block inside of another one."""
     assert found["few"].startswith("2 of 4 steps were made in the block of watch().")
+    later, of_second = found["later"]
+    assert "not judged: SGD; it is built at" in later
+    assert later.startswith("trains")
+    assert of_second.startswith(
+        "6 of 6 parameters of Net do not learn, or only after the steps that are looked at"
+    )
+    assert "Before training, set requires_grad_(True)" in found["frozen before"]
+    assert "all 6 parameter tensors" in found["frozen before"]
     assert [
         "watch(steps=0) would look at nothing.",
         "watch(steps='4') would look at nothing.",
@@ -236,7 +279,7 @@ def test_the_plugin_of_pytest(
     words = ("-p", "gradmatrix.pytest_plugin", "-p", "no:cacheprovider", "--gradients", "-q")
     ran = run("-m", "pytest", *words, "test_some.py")
     assert 1 == ran.returncode, ran.stderr
-    assert "5 failed, 4 passed" in ran.stdout
+    assert "6 failed, 6 passed" in ran.stdout
     assert "test_cut ____" in ran.stdout
     assert "`detach` took the output of `body` (Linear) out of the graph" in ran.stdout
     assert "4 of 9 steps were made in the block of watch()." in ran.stdout
@@ -248,7 +291,10 @@ def test_the_plugin_of_pytest(
     assert "test_cut: gradient:partial, 4 steps, 2 of 4 parameters learn: detached" in summary
     assert "test_marked: trains, 4 steps, 4 of 4 parameters learn" in summary
     assert "test_fails_without_a_marker: gradient:partial, 4 steps" in summary
-    assert "2 tests train, 5 do not train all that should learn, 2 train nothing" in summary
+    assert "test_asks_for_gradients" not in summary
+    assert "2 tests train, 7 do not train all that should learn, 3 train nothing" in summary
+    of_one = ran.stdout.partition("test_never_steps ____")[2].partition("Learning:")[0]
+    assert "but its step never ran; it is built at test_some.py:" in of_one
 
 
 def test_the_marker_takes_no_other_arguments(

@@ -113,10 +113,11 @@ def share(text: str) -> float:
     return found
 
 
+SCENARIO = repeatable("--scenario", "SCENARIO", "only this scenario")
 SELECTION = (
-    repeatable("--scenario", "NAME", "only this scenario"),
+    SCENARIO,
     repeatable("--cell", "SCENARIO/VARIANT", "only this cell"),
-    repeatable("--device", "NAME", "only this device: cpu or cuda"),
+    repeatable("--device", "DEVICE", "only this device: cpu or cuda"),
 )
 CORE_STACKS = argument(
     "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core stacks)"
@@ -147,6 +148,30 @@ BASE_URL = argument(
     "--base-url", metavar="URL", help="the address of results/ on the web, for complete links"
 )
 
+JSON = flag("--json", "print one JSON document and nothing else")
+RESOLVING = (
+    argument(
+        "--python", type=python_version, metavar="3.X",
+        help="the Python, if a file does not say which",
+    ),
+    repeatable("--extra", "NAME", "an extra of a pyproject.toml"),
+    repeatable("--group", "NAME", "a dependency group of a pyproject.toml"),
+)  # fmt: skip
+"""How files of requirements are read."""
+INIT_OPTIONS = (
+    argument(
+        "file", nargs="?", type=Path, metavar="FILE",
+        help="the file with the requirements (default: what is found in the folder)",
+    ),
+    argument("--root", type=Path, metavar="DIR", help="the project's folder (default: this one)"),
+    argument(
+        "--script", action="append", default=[], metavar="'FILE ARGS'",
+        help="a training script with its arguments, instead of those that are found (repeatable)",
+    ),
+    *RESOLVING,
+    flag("--no-workflow", "write no workflow for GitHub Actions"),
+)  # fmt: skip
+
 PLACES = (
     argument(
         "--root", type=Path, metavar="DIR",
@@ -155,7 +180,9 @@ PLACES = (
     argument("--matrix", type=Path, metavar="FILE", help="another matrix.toml"),
     argument("--results", type=Path, metavar="DIR", help="use DIR instead of results/"),
 )  # fmt: skip
-"""The options of every command except ``trace``."""
+"""The options of every command that reads a matrix."""
+WITHOUT_A_MATRIX = ("trace", "update", "completion")
+"""The commands that need none. ``trace`` looks for a remedy in one if it is at hand."""
 OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
 """The commands that change a matrix or work for its night. The others also take what the wheel
 carries."""
@@ -173,7 +200,7 @@ def add(
     *arguments: Argument,
     **settings: Any,  # noqa: ANN401  (what argparse takes)
 ) -> argparse.ArgumentParser:
-    """Add a command with the options that all commands have.
+    """Add a command with the options that all commands have, or all that read a matrix.
 
     Args:
         commands: Where the command is added.
@@ -189,7 +216,10 @@ def add(
         command=command, parser=parser, needs="checkout" if name in OF_CHECKOUTS else "matrix",
         modules=EXTRA if name in (*OF_CHECKOUTS, *OF_STACKS) else (),
     )  # fmt: skip
-    for names, each in (*PLACES, *arguments):
+    alone = name in WITHOUT_A_MATRIX
+    if alone:
+        parser.set_defaults(needs="nothing", root=None, matrix=None, results=None)
+    for names, each in (*(() if alone else PLACES), *arguments):
         parser.add_argument(*names, **each)
     return parser
 
@@ -208,8 +238,24 @@ def register(commands: Commands) -> None:
     register_upkeep(commands)
 
 
+INIT = """
+Write a first matrix.toml for the project in this folder, and a workflow that runs it every night.
+The stacks come from what the project states: pyproject.toml, requirements files, uv.lock,
+poetry.lock or pylock.toml. The rows are its own training scripts. No file is overwritten.
+"""
+
+
 def register_matrix(commands: Commands) -> None:
-    """The matrix of this checkout: run it, look at it, publish it."""
+    """The matrix of this checkout: begin one, run it, look at it, publish it."""
+    init = commands.add_parser(
+        "init", help="write a first matrix.toml and a workflow for the project in this folder",
+        description=INIT,
+    )  # fmt: skip
+    init.set_defaults(
+        command="init.init_command", parser=init, matrix=None, results=None, needs="nothing"
+    )
+    for names, settings in INIT_OPTIONS:
+        init.add_argument(*names, **settings)
     add(
         commands, "run", "matrix.run_command",
         "install stacks, run the scenarios in them and show what trains",
@@ -220,7 +266,7 @@ def register_matrix(commands: Commands) -> None:
         flag("--strict", "exit with 1 if a judged cell does not pass"),
         flag("--drop-environments", "delete each environment after its cells ran"),
         flag("--no-table", "do not show what trains at the end"),
-        VERBOSE,
+        VERBOSE, JSON,
     )  # fmt: skip
     add(
         commands, "lock", "matrix.lock_command",
@@ -233,7 +279,7 @@ def register_matrix(commands: Commands) -> None:
         commands, "table", "matrix.table_command",
         "show what trains, from the records; nothing is run",
         argument("stacks", nargs="*", metavar="STACK", help="only these stacks"),
-        flag("-v", "show every cell, and every failure with its message", "--verbose"),
+        flag("-v", "show every cell, and every failure with its message", "--verbose"), JSON,
     )  # fmt: skip
     add(
         commands, "publish", "matrix.publish_command",
@@ -245,8 +291,9 @@ def register_matrix(commands: Commands) -> None:
         commands, "isolation", "matrix.isolation_command",
         "repeat cells in fresh processes: do forked cells get the same verdict?",
         argument("stacks", nargs="+", metavar="STACK", help="stacks of matrix.toml"), *SELECTION,
+        JSON,
     )  # fmt: skip
-    add(commands, "list", "matrix.list_command", "list the stacks, scenarios and variants")
+    add(commands, "list", "matrix.list_command", "list the stacks, scenarios and variants", JSON)
 
 
 UPGRADE = """
@@ -288,12 +335,7 @@ UPGRADE_OPTIONS = {
             "--as-of", type=day, metavar="DATE",
             help="read the index as of DATE for the candidate (default: today)",
         ),
-        argument(
-            "--python", type=python_version, metavar="3.X",
-            help="the Python, if a file does not say which",
-        ),
-        repeatable("--extra", "NAME", "an extra of a pyproject.toml"),
-        repeatable("--group", "NAME", "a dependency group of a pyproject.toml"),
+        *RESOLVING,
         argument(
             "--build", action="append", default=[], type=package, metavar="NAME",
             help="a package that may be built from its source release; that runs its code on this "
@@ -347,10 +389,11 @@ def register_questions(commands: Commands) -> None:
         commands, "why", "trace.why_command",
         "say why a cell of the matrix does not train, or what helps against an error message",
         argument(
-            "cell", metavar="CELL|MESSAGE",
+            "cell", nargs="+", metavar="CELL|MESSAGE",
             help="STACK/SCENARIO/VARIANT[/DEVICE] (without a device, the first one on which it was "
-            "judged); or a message, a traceback or a few words, in quotes",
+            "judged); or a message, a traceback or a few words",
         ),
+        JSON,
         epilog="exit code: 1 if no message of the matrix matches",
     )  # fmt: skip
     upgrade = add(
@@ -378,7 +421,7 @@ def register_questions(commands: Commands) -> None:
             "--stacks", nargs=2, metavar=("A", "B"),
             help="the stack of each run to compare, if a run has several",
         ),
-        repeatable("--scenario", "NAME", "only this scenario"),
+        SCENARIO,
         epilog="exit code: 0 safe, 1 something regressed, 3 inconclusive: some cells are open or "
         "were not run",
     )  # fmt: skip
@@ -395,9 +438,11 @@ REPORTS = {
 
 def add_reports(parser: argparse.ArgumentParser) -> None:
     """The options of a command that ends with a comparison."""
-    group = parser.add_argument_group("reports", "FILE is - for the standard output")
+    group = parser.add_argument_group(
+        "reports", "without a FILE, or with -, on the standard output"
+    )
     for form, text in REPORTS.items():
-        group.add_argument(f"--{form}", metavar="FILE", help=text)
+        group.add_argument(f"--{form}", nargs="?", const="-", metavar="FILE", help=text)
 
 
 TRACE = (
@@ -432,21 +477,16 @@ exit code:
 def register_own_code(commands: Commands) -> None:
     """A script, an environment or a failure of the user's own."""
     text = "run a training script unmodified and say whether its gradient flows, and why not"
-    trace = commands.add_parser(
-        "trace", help=text, description=sentence(text), usage=TRACE, allow_abbrev=False
-    )
-    trace.set_defaults(
-        begin="begin.trace", command="trace.trace_command", parser=trace, root=None, matrix=None,
-        results=None, needs="nothing",
-    )  # fmt: skip
-    for names, settings in TRACE_OPTIONS:
-        trace.add_argument(*names, **settings)
+    add(
+        commands, "trace", "trace.trace_command", text, *TRACE_OPTIONS,
+        usage=TRACE, allow_abbrev=False,
+    ).set_defaults(begin="begin.trace")  # fmt: skip
     add(
         commands, "check", "trace.check_command",
         "run the scenarios in an environment that you have, and compare it with the matrix",
         PYTHON, *SELECTION,
         flag("--strict", "exit with 1 if any cell fails"),
-        flag("--json", "print one JSON document and nothing else"),
+        JSON,
         description="Run the scenarios in an environment that you have, and compare it with the\n"
         "matrix. Nothing is installed or recorded.",
         epilog=CHECK_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -459,7 +499,7 @@ def register_own_code(commands: Commands) -> None:
     )  # fmt: skip
     add(
         commands, "reproduce", "trace.reproduce_command",
-        "install a published cell's lock, run the cell and compare its verdict", CELL,
+        "install a published cell's lock, run the cell and compare its verdict", CELL, JSON,
         epilog="exit code: 0 if the published verdict holds here, 1 if not",
     )  # fmt: skip
 
@@ -511,11 +551,11 @@ def register_upkeep(commands: Commands) -> None:
         commands, "refresh", "matrix.refresh_command",
         "say which releases the matrix lacks, and write the stacks of [generate.*] tables",
         flag("--check", "write nothing; exit with 1 if there is something new"),
-        flag("--json", "print one JSON document"),
+        JSON,
     )  # fmt: skip
     add(
         commands, "history", "history.history_command",
-        "show how a published cell changed over time, and what may have changed it", CELL,
+        "show how a published cell changed over time, and what may have changed it", CELL, JSON,
     )  # fmt: skip
     add(
         commands, "regressions", "history.regressions_command",
@@ -528,5 +568,21 @@ def register_upkeep(commands: Commands) -> None:
         commands, "claims", "history.claims_command",
         "judge published claims by the records, with evidence",
         argument("id", nargs="?", metavar="ID", help="a claim with its cells, or a scenario"),
-        flag("--json", "print one JSON document"),
+        JSON,
+    )  # fmt: skip
+    add(
+        commands, "update", "matrix.update_command",
+        "fetch the newest published matrix, to use it where no matrix.toml is",
+        argument(
+            "--url", metavar="URL",
+            help="the page of the published matrix (default: that of this project)",
+        ),
+        JSON,
+    )  # fmt: skip
+    add(
+        commands, "completion", "completion.completion_command",
+        "print what makes a shell complete commands, options and the names of cells",
+        argument("shell", choices=("bash", "zsh", "fish"), help="the shell"),
+        epilog='bash, zsh: eval "$(gradmatrix completion SHELL)"; '
+        "fish: gradmatrix completion fish | source",
     )  # fmt: skip

@@ -9,7 +9,8 @@ import msgspec
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from gradmatrix.cli.options import warn, warn_and_code
+from gradmatrix.cli.documents import CellHistory, HistoryEntry
+from gradmatrix.cli.options import print_bytes, print_json, warn, warn_and_code
 from gradmatrix.compare.history import load
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError, did_you_mean
@@ -19,22 +20,21 @@ from gradmatrix.publish.claims.claims import Verdict, load_claims
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import as_issue, base_of, reported
 from gradmatrix.publish.formats import Claims, Results
-from gradmatrix.publish.rows import SYMBOLS, rows_of, tabulated
+from gradmatrix.publish.rows import SYMBOLS, build_of, rows_of, tabulated
 from gradmatrix.run import lookup
 from gradmatrix.run.project import by_date
 from gradmatrix.run.store import Store
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from rich.console import Console
 
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Cell
-    from gradmatrix.judge.history import Entry, Flip
     from gradmatrix.publish.claims.claims import Judged, Tested
-    from gradmatrix.publish.rows import Table
+    from gradmatrix.publish.rows import Row, Table
     from gradmatrix.run.project import Project
 
 
@@ -52,28 +52,35 @@ def history_command(options: argparse.Namespace, project: Project, console: Cons
     """Print each entry of one cell, and what may have changed its verdict."""
     history = published_history(project)
     cell = lookup.find(options.cell, newest(history.entries), project.matrix.run.devices).cell
-    console.print(Text(str(cell), style="bold"), soft_wrap=True)
-    for text in entry_lines(history, cell):
-        console.print(Text(text), soft_wrap=True)
+    entries = history_of(history, cell)
+    if options.json:
+        print_json(CellHistory(cell=cell, entries=entries))
+    else:
+        console.print(Text(str(cell), style="bold"), soft_wrap=True)
+        for each in entries:
+            console.print(Text(f"  {one_line(describe(each))}"), soft_wrap=True)
+            if each.why:
+                console.print(Text(f"    {one_line(each.why)}"), soft_wrap=True)
     warn(history.problems)
     return 0
 
 
-def entry_lines(history: History, cell: Cell) -> Iterator[str]:
-    """A line for each entry of a cell; below it what may have changed the verdict."""
+def history_of(history: History, cell: Cell) -> tuple[HistoryEntry, ...]:
+    """Each entry of a cell, with what may have changed the verdict."""
     entries = history.of(cell)
-    by_entry = {id(flip.after): flip for flip in flips_of_cell(entries, history.locks)}
-    for each in entries:
-        flip = by_entry.get(id(each))
-        yield f"  {one_line(describe(each, flip))}"
-        if flip is not None and flip.why:
-            yield f"    {one_line(flip.why)}"
+    flips = {id(flip.after): flip for flip in flips_of_cell(entries, history.locks)}
+    return tuple(
+        HistoryEntry(entry=each, change=flip.kind if flip else None, why=flip.why if flip else "")
+        for each in entries
+        for flip in (flips.get(id(each)),)
+    )
 
 
-def describe(entry: Entry, flip: Flip | None) -> str:
+def describe(told: HistoryEntry) -> str:
     """One entry on a line: when it was made, the outcome, the speed and the lock."""
+    entry = told.entry
     verdict = "left the matrix" if entry.gone else f"{SYMBOLS[entry.passed]} {entry.outcome}"
-    kind = f" ({flip.kind})" if flip is not None else ""
+    kind = f" ({told.change})" if told.change is not None else ""
     rate = f", {entry.rate:g} steps/s" if entry.rate is not None else ""
     return f"{entry.at:%Y-%m-%d %H:%M} {verdict}{kind}{rate}, lock {entry.lock or 'none'}"
 
@@ -92,11 +99,15 @@ def regressions_command(options: argparse.Namespace, project: Project, console: 
         for cell, record in published.of_stack(stack).items()
     }
     found = reported(standing, records, base)
-    content = msgspec.json.encode(found).decode() + "\n" if options.json else as_issue(found, base)
-    if options.output is None:
-        console.print(Text(plain(content)), soft_wrap=True, end="")
+    if options.output is not None:
+        content = (
+            msgspec.json.encode(found) + b"\n" if options.json else as_issue(found, base).encode()
+        )
+        files.write_atomically(options.output, content)
+    elif options.json:
+        print_json(found)
     else:
-        files.write_atomically(options.output, content.encode())
+        console.print(Text(plain(as_issue(found, base))), soft_wrap=True, end="")
     warn(history.problems)
     return 1 if found else 0
 
@@ -107,7 +118,7 @@ def published_history(project: Project) -> History:
         raise UserError(
             f"There is no history in {project.results}.",
             cause="nothing was published there yet",
-            next_step="nox -s publish",
+            next_step="gradmatrix publish",
         )
     return load(project.history_folder)
 
@@ -119,12 +130,10 @@ def claims_command(options: argparse.Namespace, project: Project, console: Conso
     if of_scenario:
         judged = of_scenario
     elif options.id is not None:
-        judged = (claim_called(options.id, judged),)
+        judged = (claim_called(options.id, judged, table.scenarios),)
     if options.json:
-        content = b"".join(Claims.pieces(Results(table, judged)))
-        console.print(Text(content.decode().rstrip()), soft_wrap=True)
-        return 0
-    if options.id is not None and not of_scenario:
+        print_bytes(b"".join(Claims.pieces(Results(table, judged))))
+    elif options.id is not None and not of_scenario:
         show_evidence(console, judged[0])
     else:
         (show_claims if console.width >= WIDE else list_claims)(console, judged)
@@ -133,22 +142,34 @@ def claims_command(options: argparse.Namespace, project: Project, console: Conso
 
 def judged_claims(project: Project) -> tuple[Table, tuple[Judged, ...]]:
     """Return the newest cells of the checkout, and its claims judged by them."""
-    locks = by_date(project.known_locks())
     claims = load_claims(project.root, project.known_scenarios())
-    chosen = {scenario.name: scenario for scenario in project.chosen_scenarios()}
-    # records are large: those of one stack at a time
-    stacks = (project.records_of([lock.stack]).values() for lock in locks)
-    table = tabulated(locks, chosen, [row for each in stacks for row in rows_of(each, chosen)])
+    table = newest_table(project)
     return table, judge_all(claims, table)
 
 
-def claim_called(name: str, judged: Iterable[Judged]) -> Judged:
-    """The claim called ``name``; UserError if there is none."""
+def newest_table(project: Project, stacks: Iterable[str] | None = None) -> Table:
+    """The newest cells of all stacks of the checkout, or of some."""
+    locks = by_date(project.known_locks(stacks))
+    chosen = {scenario.name: scenario for scenario in project.chosen_scenarios()}
+    rows: list[Row] = []
+    builds: dict[str, str] = {}
+    for lock in locks:  # records are large: those of one stack at a time
+        records = project.records_of([lock.stack]).values()
+        rows += rows_of(records, chosen)
+        build = build_of(records)
+        if build is not None:
+            builds[lock.stack] = build
+    return tabulated(locks, chosen, rows, builds)
+
+
+def claim_called(name: str, judged: Iterable[Judged], scenarios: Iterable[str]) -> Judged:
+    """The claim called ``name``; UserError if there is none, nor one of the ``scenarios``."""
     known = {each.claim.id: each for each in judged}
     if name not in known:
+        words = [*scenarios, *known]
         raise UserError(
-            f"There is no claim {name!r}.",
-            cause=did_you_mean(name, known) if known else "scenarios/claims.toml has none",
+            f"There is no claim and no scenario {name!r}.",
+            cause=did_you_mean(name, words) if known else "scenarios/claims.toml has no claim",
             next_step="gradmatrix claims lists all, gradmatrix claims SCENARIO those of a scenario",
         )
     return known[name]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gradmatrix.core.errors import UserError
+    from gradmatrix.run.bundle import dated
     from gradmatrix.run.project import Project
     from gradmatrix.stacks.environment import InstallFailed
 
@@ -71,10 +73,12 @@ def run(options: argparse.Namespace) -> int:
         for name in filter(is_missing, getattr(options, "modules", ())):
             raise lacks(name)
         if project.carried is not None:
-            day = f"{project.carried:%Y-%m-%d}"
+            day = dated(project.carried)
             say(f"note: there is no matrix.toml here, so this is the matrix published on {day}")
         command: Callable[..., int] = imported(options.command)
-        code = command(options, project, Console(highlight=False))
+        # with --json only the document goes to the standard output
+        apart = getattr(options, "json", None) is True
+        code = command(options, project, Console(stderr=apart, highlight=False))
         for notice in project.index.notices:
             say(f"note: {notice}")
     except (OSError, InstallFailed) as error:
@@ -98,7 +102,7 @@ def lacks(name: str | None) -> UserError:
     return UserError(
         f"This command needs {name}, which is not installed.",
         cause="gradmatrix was installed without its extra `matrix`: that is enough for trace, "
-        "check, why, claims, history, list, capsule and regressions",
+        "check, why, claims, history, list, capsule, regressions, update and completion",
         next_step='pip install "gradmatrix[matrix]", or: uvx --from "gradmatrix[matrix]" '
         "gradmatrix …",
     )
@@ -165,5 +169,9 @@ def say(text: str) -> None:
 
 
 def script() -> None:
-    """The ``gradmatrix`` command."""
+    """The ``gradmatrix`` command. A shell that completes a word starts it too."""
+    if "_ARGCOMPLETE" in os.environ:
+        from gradmatrix.cli.completion import complete
+
+        complete(parser())
     sys.exit(main())

@@ -14,9 +14,13 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from gradmatrix.cli.documents import Differing, Isolation, ListedScenario, Listing
+from gradmatrix.cli.history import judged_claims, newest_table
 from gradmatrix.cli.options import (
     chosen_stacks,
     given_places,
+    print_bytes,
+    print_json,
     refuse_both,
     warn,
     warn_and_code,
@@ -28,9 +32,11 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import counted, plain
 from gradmatrix.night import night
 from gradmatrix.publish import publication
+from gradmatrix.publish.formats import Json, Results
+from gradmatrix.run import bundle
 from gradmatrix.run.lookup import expect, select
-from gradmatrix.run.project import Project, by_date, same_verdict
-from gradmatrix.run.refresh import as_json, refresh
+from gradmatrix.run.project import Project, by_date, find_checkout, same_verdict
+from gradmatrix.run.refresh import refresh
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.lock import CannotLock
 
@@ -65,7 +71,9 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     finally:  # also if a later stack cannot be installed
         publication.publish(project.local)
     names = [stack.name for stack in stacks if stack.name not in missing]
-    if not options.no_table:
+    if options.json:
+        print_table(project, names)
+    elif not options.no_table:
         narrowed = bool(options.scenario or options.cell or options.device)
         show_results(
             project,
@@ -129,6 +137,9 @@ def show_results(
     show_overview(
         console, records.values(), project.agreement(stacks), project.local.results, verbose=verbose
     )
+    if project.has_sessions:
+        text = "In a checkout, run gradmatrix X as: nox -s gradmatrix -- X"
+        console.print(Text(text, style="dim"))
 
 
 def lock_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -136,7 +147,7 @@ def lock_command(options: argparse.Namespace, project: Project, console: Console
     refuse_both(options.stacks, everything=options.all)
     stacks = project.stacks_to_lock(options.stacks, everything=options.all)
     if not stacks:
-        console.print("Every stack has a lock. To lock one again, name it: nox -s lock -- latest")
+        console.print("Every stack has a lock. To lock one again, name it: gradmatrix lock latest")
     failures = 0
     missing: dict[str, CannotLock] = {}
     for stack in stacks:
@@ -182,10 +193,17 @@ def table_command(options: argparse.Namespace, project: Project, console: Consol
     publication.publish(project.local)
     names = options.stacks or [lock.stack for lock in by_date(project.known_locks())]
     recorded = {cell.stack for cell in project.records_of(names)}
-    show_results(
-        project, console, [name for name in names if name in recorded], verbose=options.verbose
-    )
+    names = [name for name in names if name in recorded]
+    if options.json:
+        print_table(project, names)
+    else:
+        show_results(project, console, names, verbose=options.verbose)
     return warn_and_code(project, console, failed=False)
+
+
+def print_table(project: Project, stacks: Sequence[str]) -> None:
+    """Print what matrix.json has of some stacks."""
+    print_bytes(b"".join(Json.pieces(Results(newest_table(project, stacks)))))
 
 
 def publish_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -202,23 +220,36 @@ def isolation_command(options: argparse.Namespace, project: Project, console: Co
     selection = select(
         project, scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
     )
-    different = 0
+    different = []
+    compared = 0
     for stack in chosen_stacks(project, options.stacks, everything=False):
         with Display(console) as display:
             pairs = project.compare_isolation(stack, selection, display)
         for forked, fresh in pairs:
             if not same_verdict(forked, fresh):
-                different += 1
+                different.append(
+                    Differing(cell=forked.cell, fork=forked.outcome, fresh=fresh.outcome)
+                )
                 console.print(
                     Text(f"{forked.cell}: fork {forked.outcome}, fresh process {fresh.outcome}")
                 )
+        compared += len(pairs)
         console.print(Text(f"{stack.name}: {counted(len(pairs), 'cell')} compared"))
-    console.print(f"verdicts that differ between a fork and a fresh process: {different}")
+    console.print(f"verdicts that differ between a fork and a fresh process: {len(different)}")
+    if options.json:
+        print_json(Isolation(cells=compared, different=tuple(different)))
     return 1 if different else 0
 
 
-def list_command(_options: argparse.Namespace, project: Project, console: Console) -> int:
+def list_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """List stacks, scenarios and variants."""
+    if options.json:
+        scenarios = tuple(
+            ListedScenario(name=each.name, title=each.title, variants=each.variants)
+            for each in project.chosen_scenarios()
+        )
+        print_json(Listing(stacks=project.matrix.stacks, scenarios=scenarios))
+        return 0
     for stack in project.matrix.stacks:
         core = "  core" if stack.core else ""
         console.print(
@@ -232,7 +263,7 @@ def refresh_command(options: argparse.Namespace, project: Project, console: Cons
     """Say what is new; with ``--check`` the exit code is 1 if there is anything."""
     news = refresh(project, dt.datetime.now(dt.UTC).date(), write=not options.check)
     if options.json:
-        console.print(Text(as_json(news).decode()), soft_wrap=True)
+        print_json(news)
     else:
         for line in news_lines(news, given_places(options), wrote=not options.check):
             console.print(Text(plain(line)), soft_wrap=True)
@@ -278,6 +309,34 @@ def next_steps(news: News, same: str, *, wrote: bool) -> Iterator[str]:
         yield f"next: gradmatrix lock{same}, which locks the stacks without a lock"
     elif news.releases or any(yanked.moves for yanked in news.yanked):
         yield f"next: gradmatrix lock{same} NAME, for a stack as of today, such as latest"
+
+
+def update_command(options: argparse.Namespace, _project: Project, console: Console) -> int:
+    """Fetch the published matrix, if it is newer than the one that is used here."""
+    checkout = find_checkout(Path.cwd())
+    if checkout is not None:
+        raise UserError(
+            f"The matrix of the checkout in {checkout} is used here.",
+            cause="update renews the matrix that is used where there is no matrix.toml",
+            next_step="git pull renews a checkout; or run the command in another folder",
+        )
+    url = options.url or bundle.page()
+    if url is None:
+        raise UserError(
+            "It is not known where the matrix is published.",
+            cause="this gradmatrix was not built in a clone of a repository on GitHub",
+            next_step="name the page of the matrix: gradmatrix update --url URL",
+        )
+    done = bundle.update(url, accept=lambda root: judged_claims(Project.at(root)))
+    if options.json:
+        print_json(done)
+        return 0
+    more = f"The page has that of {done.offered:%Y-%m-%d}."
+    if done.is_new:
+        more = "" if done.before is None else f"It was that of {done.before:%Y-%m-%d} before."
+    used = f"The matrix published on {bundle.dated(done.used)}, is used now."
+    console.print(f"{used} {more}".rstrip(), soft_wrap=True)
+    return 0
 
 
 def shards_command(options: argparse.Namespace, project: Project, console: Console) -> int:

@@ -1,11 +1,13 @@
-"""What several commands need: the stacks that are meant, warnings, and files to write to."""
+"""What several commands need: the stacks that are meant, warnings, documents, files to write to."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -57,6 +59,18 @@ def refuse_both(names: Sequence[str], *, everything: bool) -> None:
             cause="nox -s matrix names each core stack for you",
             next_step="nox -t all, or gradmatrix run --all",
         )
+
+
+def print_json(document: object) -> None:
+    """Print a document of ``--json`` on one line."""
+    print_bytes(msgspec.json.encode(document) + b"\n")
+
+
+def print_bytes(content: bytes) -> None:
+    """Print ``content`` as it is, whatever encoding the terminal has."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
 
 
 def warn_and_code(project: Project, console: Console, *, failed: bool) -> int:

@@ -41,7 +41,7 @@ MOST_DIFFERING = 4
 STYLES = {"✓": "green", "✗": "red", "–": "dim"}
 TABLE_FILE = "matrix.md"
 """The file of ``FORMATS`` that people read."""
-REPEAT = 'nox -s "matrix({stack})" -- --cell {scenario}/{variant} --fresh'
+REPEAT = "gradmatrix run {stack} --cell {scenario}/{variant} --fresh"
 
 
 def show_overview(
@@ -171,7 +171,7 @@ def show_next(console: Console, failures: Sequence[Record], tables: Path, *, ver
     others = ", ".join(other_formats())
     rows = [(str(short_path(tables / TABLE_FILE)), f"every cell (also {others})")]
     if failures and not verbose:
-        rows.append(("nox -s table -- -v", "every failure with its message"))
+        rows.append(("gradmatrix table -v", "every failure with its message"))
     if failures:
         rows.append((f"gradmatrix why {cell_name(failures[0])}", "why this cell fails"))
     outdated = (record.cell.stack for record in failures if record.cell.stack != LATEST)
@@ -182,7 +182,6 @@ def show_next(console: Console, failures: Sequence[Record], tables: Path, *, ver
     width = max(len(what) for what, _ in rows)
     for what, why in rows:
         console.print(Text(f"  {what:{width}}  {why}"), soft_wrap=True)
-    console.print(Text("In a checkout, run gradmatrix X as: nox -s gradmatrix -- X", style="dim"))
 
 
 def other_formats() -> list[str]:

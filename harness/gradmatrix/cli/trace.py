@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradmatrix.cli.documents import FoundMessages, found_message, reproduced_cell
 from gradmatrix.cli.history import judged_claims
-from gradmatrix.cli.options import refuse_unwritable
+from gradmatrix.cli.options import print_bytes, print_json, refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
@@ -26,6 +27,7 @@ from gradmatrix.core.text import counted, one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
+from gradmatrix.publish.rows import rows_of
 from gradmatrix.publish.search import Search
 from gradmatrix.publish.site.messages import messages, searched, text_of
 from gradmatrix.publish.site.tables import View
@@ -46,11 +48,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from gradmatrix.cli.documents import FoundMessage
     from gradmatrix.core.model import Published, Record
     from gradmatrix.core.observation import Observation
     from gradmatrix.judge.causes import Remedy
     from gradmatrix.judge.diagnosis import Diagnosis
-    from gradmatrix.publish.site.messages import Message
     from gradmatrix.run.project import Project
     from gradmatrix.trace.check import Checked, Report
     from gradmatrix.trace.reproduce import Reproduced
@@ -63,7 +65,7 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
     if options.output is not None:
         files.write_atomically(options.output, document + b"\n")
     if options.json:
-        sys.stdout.write(f"\n{document.decode()}\n")  # the script's last line may lack its end
+        print_bytes(b"\n" + document + b"\n")  # the script's last line may lack its end
     else:
         show_finding(finding, Console(stderr=True, highlight=False))
     return finding.exit_code
@@ -97,11 +99,17 @@ def style_of(finding: Finding) -> str:
 
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Say why a cell fails, from its record; or find a message, as the search of the pages does."""
-    if not IS_CELL.fullmatch(options.cell):
-        return find_message(options.cell, project, console)
+    asked = " ".join(options.cell)
+    if not IS_CELL.fullmatch(asked):
+        return find_message(asked, project, console, as_json=options.json)
     published = project.published(project.store.everything().values())
     known = {record.cell: record for record in published.records}
-    record = lookup.find(options.cell, known, project.matrix.run.devices)
+    record = lookup.find(asked, known, project.matrix.run.devices)
+    if options.json:
+        there = [each for each in published.records if each.cell.stack == record.cell.stack]
+        rows = rows_of(there, published.scenarios)
+        print_json(next(row for row in rows if row.cell == record.cell))
+        return 0
     gradient = f", gradient {record.gradient}" if record.gradient else ""
     console.print(Text(f"{record.cell}: {record.outcome}{gradient}", style="bold"), soft_wrap=True)
     for line in why_lines(published, record):
@@ -109,13 +117,17 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
     return 0
 
 
-def find_message(query: str, project: Project, console: Console) -> int:
+def find_message(query: str, project: Project, console: Console, *, as_json: bool) -> int:
     """Show the messages of the matrix that match a pasted one; returns 1 if there is none."""
     table, claims = judged_claims(project)
     view = View(table)
     known = [message for kind in messages(view) for message in kind]
     others = [*(each.text for each in searched(view)), *(text_of(each.claim) for each in claims)]
     best = Search([message.text for message in known], others).best(query)
+    if as_json:
+        matching = tuple(found_message(known[number]) for number in best)
+        print_json(FoundMessages(messages=matching))
+        return 0 if best else 1
     if not best:
         console.print(
             "No message of the matrix matches. gradmatrix trace SCRIPT looks at your own script.",
@@ -123,14 +135,14 @@ def find_message(query: str, project: Project, console: Console) -> int:
         )
         return 1
     for number in best[:MOST_MESSAGES]:
-        show_message(known[number], console)
+        show_message(found_message(known[number]), console)
     if len(best) > MOST_MESSAGES:
         more = counted(len(best) - MOST_MESSAGES, "other message")
         console.print(f"{more} of the matrix share words with it. More words narrow it down.")
     return 0
 
 
-def show_message(message: Message, console: Console) -> None:
+def show_message(message: FoundMessage, console: Console) -> None:
     """A message with its causes, and the remedies that were tested."""
     trained = f", {message.training} train all the same" if message.training else ""
     console.print(Text(message.text, style="bold"), soft_wrap=True)
@@ -139,17 +151,16 @@ def show_message(message: Message, console: Console) -> None:
         soft_wrap=True,
     )
     for cause in message.causes:
-        example = cause.newest
         console.print(
             Text(f"  {cause.cause or 'no failure'}: {counted(cause.cells, 'cell')}, for example "
-                 f"{example.stack}/{example.scenario}/{example.variant}"),
+                 f"{cause.example}"),
             soft_wrap=True,
         )  # fmt: skip
         for line in cause.why:
             console.print(Text(f"    {one_line(line)}"), soft_wrap=True)
         for tried in cause.tried:
             console.print(
-                Text(f"    {tried.mark[1]} {tried.scenario}/{tried.variant}: {tried.summary}; "
+                Text(f"    {tried.mark} {tried.scenario}/{tried.variant}: {tried.summary}; "
                      f"trains on {tried.trained} of {counted(tried.judged, 'stack')}"),
                 soft_wrap=True,
             )  # fmt: skip
@@ -205,7 +216,7 @@ def check_command(options: argparse.Namespace, project: Project, console: Consol
     python = interpreter(options.python).absolute()  # cells have a working directory of their own
     if options.json:
         report = check.check(project, python, selection)
-        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+        print_json(report)
     else:
         with Display(console) as display:
             stage = partial(display.stage, THIS_ENVIRONMENT)
@@ -283,9 +294,10 @@ def why(cell: Checked) -> tuple[str, ...]:
 def capsule_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Write or print a script that reproduces a cell."""
     refuse_unwritable(options.output)
-    record = published_record(options.cell, project)
+    known = lookup.published(project)
+    record = lookup.find(options.cell, known, project.matrix.run.devices)
     scenario = lookup.scenario_of(record, project)
-    capsule.refuse(record, scenario, everything=options.any)
+    capsule.refuse(record, scenario, everything=options.any, others=known.values())
     lock = lookup.lock_of(record, project)
     requirements = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     source = Path(scenario.path).read_text(encoding="utf-8")
@@ -310,9 +322,12 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
 
 def reproduce_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run a published cell here; the exit code is 1 if its verdict differs."""
-    record = published_record(options.cell, project)
+    record = lookup.find(options.cell, lookup.published(project), project.matrix.run.devices)
     with Display(console) as display:
         here = reproduce(project, record, partial(display.stage, record.cell.stack))
+    if options.json:
+        print_json(reproduced_cell(here))
+        return 0 if here.holds else 1
     console.print(side_by_side(here))
     for note in here.notes:
         console.print(Text(f"note: {one_line(note)}"), soft_wrap=True)
@@ -323,11 +338,6 @@ def reproduce_command(options: argparse.Namespace, project: Project, console: Co
     )
     console.print(Text(verdict, style="green" if here.holds else "red"))
     return 0 if here.holds else 1
-
-
-def published_record(text: str, project: Project) -> Record:
-    """The published record of the cell that ``text`` names; UserError if there is none."""
-    return lookup.find(text, lookup.published(project), project.matrix.run.devices)
 
 
 def side_by_side(here: Reproduced) -> Table:

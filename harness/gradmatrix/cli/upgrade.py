@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import glob
-import re
-import shlex
-import sys
 from dataclasses import replace
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from gradmatrix.cli.options import refuse_unwritable, warn
+from gradmatrix.cli.options import print_bytes, refuse_unwritable, warn
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare import upgrade
 from gradmatrix.compare.comparison import EXIT_CODES, Results, Verdict, compare_stacks
 from gradmatrix.compare.recorded import paired, read
-from gradmatrix.compare.sides import Reading, path_of
+from gradmatrix.compare.sides import Reading
 from gradmatrix.compare.upgrade import Plan, Timing
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.files import write_atomically
@@ -28,6 +24,7 @@ from gradmatrix.judge.versions import packages_moved
 from gradmatrix.publish.comparison import move
 from gradmatrix.publish.reports import Form, as_schema, reports
 from gradmatrix.run.lookup import expect, select
+from gradmatrix.run.own_scripts import free_name, named, package_folders, project_of
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.scenarios import VARIANT, load_scripts
 from gradmatrix.stacks.config import Script
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT = "-"
 SAME = "Both sides have the same records: a run is compared with itself."
-SCRIPT_SYNTAX = "write the file and its arguments as one word: --script 'train.py --epochs 1'"
 MOST_MOVES = 12
 """The most packages that are listed before the run of those that no side requires by name."""
 
@@ -112,9 +108,7 @@ def refuse_reports(options: argparse.Namespace) -> None:
 def write(target: str, content: bytes) -> None:
     """Write a report to a file in one step, or to the standard output."""
     if target == STANDARD_OUTPUT:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)  # UTF-8, whatever the terminal has
-        sys.stdout.buffer.flush()
+        print_bytes(content)
     else:
         write_atomically(Path(target), content)
 
@@ -137,7 +131,8 @@ def own_scripts(
 ) -> tuple[Scenario, ...]:
     """The scripts of the command line as scenarios, named after their files.
 
-    The modules in a script's folder count as parts of it: it may import them.
+    The modules in a script's folder and the packages of its project count as parts of it: it may
+    import them.
 
     Raises:
         UserError: if a script is not a file, or ``directory`` is not a folder.
@@ -152,46 +147,20 @@ def own_scripts(
         )
     tables: list[Script] = []
     for text in given:
-        words = split_words(text)
-        path = path_of(words[0]) if words else Path()
-        if not path.is_file():
-            raise UserError(
-                f"--script {text!r} names no file.",
-                cause=f"there is no file {str(path)!r}",
-                next_step=SCRIPT_SYNTAX,
-            )
-        path = path.absolute()
+        path, arguments = named(text)
         modules = (each for each in sorted(path.parent.glob("*.py")) if each.is_file())
         taken = {each.name for each in tables} | set(project.known_scenarios())
         tables.append(
             Script(
                 name=free_name(path, taken),
                 path=str(path),
-                arguments=tuple(words[1:]),
+                arguments=arguments,
                 inputs=tuple(glob.escape(str(each)) for each in modules),
                 directory=None if directory is None else str(directory.absolute()),
+                packages=tuple(map(str, package_folders(path, project_of(path)))),
             )
         )
     return load_scripts(project.matrix_file, tables, project.known_scenarios())
-
-
-def free_name(script: Path, taken: set[str]) -> str:
-    """A name for a script, made of its file's name; with a number if that name is taken."""
-    name = re.sub(r"[^A-Za-z0-9]+", "-", script.stem).strip("-") or "script"
-    numbered = (f"{name}-{number}" for number in count(2))
-    return next(each for each in chain([name], numbered) if each not in taken)
-
-
-def split_words(text: str) -> list[str]:
-    """A script and its arguments as a shell reads them; UserError if a quotation does not end."""
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UserError(
-            f"--script {text!r} cannot be read.",
-            cause=str(error),
-            next_step=SCRIPT_SYNTAX,
-        ) from error
 
 
 def upgrade_command(options: argparse.Namespace, project: Project, console: Console) -> int:

@@ -84,7 +84,7 @@ def recorded_stack(stack: str, project: Project) -> Recorded:
         raise UserError(
             f"There are no records of the stack {stack}.",
             cause="it was never run, or it was locked again since",
-            next_step=f'nox -s "matrix({stack})"',
+            next_step=f"gradmatrix run {stack}",
         )
     return Recorded(stack, {stack: side_of(stack, lock, records)}, project.store.problems)
 

@@ -47,6 +47,8 @@ class Side:
 
     name: str
     """For people."""
+    place: str = ""
+    """The path of its file, which tells it from another side of the same name."""
     python: str
     as_of: dt.date | Literal["today"]
     requirements: tuple[str, ...]
@@ -102,6 +104,13 @@ def parse_side(word: str, project: Project, reading: Reading) -> Side:
         cause=suggestion(word, [stack.name for stack in project.matrix.stacks], path),
         next_step=f"name {UNDERSTOOD}",
     )
+
+
+def told_apart(side: Side, other: Side) -> tuple[Side, Side]:
+    """Both sides; if they have one name, as uv.lock in two checkouts, then with their paths."""
+    if side.name != other.name or not (side.place and other.place):
+        return side, other
+    return replace(side, name=side.place), replace(other, name=other.place)
 
 
 def path_of(word: str) -> Path:
@@ -173,7 +182,7 @@ def text_of(lock: Lock, folder: Path) -> str:
 
 PYTHONS = ("bin/python", "Scripts/python.exe", "python.exe")
 """Where an environment has its Python."""
-LISTS = ("uv.lock", "pylock.toml", "pyproject.toml", "requirements.txt")
+LISTS = ("uv.lock", "poetry.lock", "pylock.toml", "pyproject.toml", "requirements.txt")
 """What a project has; the first one that is there is read."""
 
 
@@ -191,7 +200,7 @@ def of_folder(path: Path, project: Project, reading: Reading) -> Side:
             return of_file(path / name, project, reading)
     raise UserError(
         f"{path} is neither an environment nor a project.",
-        cause="it has no bin/python, uv.lock, pylock.toml, pyproject.toml or requirements.txt",
+        cause=f"it has no bin/python, {', '.join(LISTS[:-1])} or {LISTS[-1]}",
         next_step=f"name {UNDERSTOOD}",
     )
 
@@ -296,8 +305,6 @@ def of_file(path: Path, project: Project, reading: Reading) -> Side:
         lock = lock_in(path)
         if lock is not None:
             return of_lock(lock, path.parent.resolve())
-    if path.suffix == ".toml" or path.name == "uv.lock":
-        return of_toml(path, project, reading)
     if path.suffix == ".whl":
         raise UserError(
             f"{path.name} is a wheel, not a side.",
@@ -306,15 +313,32 @@ def of_file(path: Path, project: Project, reading: Reading) -> Side:
         )
     if is_interpreter(path):
         return of_environment(path, project.settings().limits.threads)
-    if path.suffix in (".lock", ".yml", ".yaml", ".cfg", ".py", ".json"):
+    return of_listed(path, listed(path, reading), project, reading)
+
+
+OTHER_SUFFIXES = (".lock", ".yml", ".yaml", ".cfg", ".py", ".json")
+"""Of files that are no requirements files; ``requirements.lock`` is one."""
+
+
+def listed(path: Path, reading: Reading) -> Listed:
+    """What a file of another tool asks for, by its name; UserError if it cannot be read."""
+    if path.name == "uv.lock":
+        with tempfile.TemporaryDirectory() as scratch:
+            return requirements.read_uv_lock(path, reading.extras, reading.groups, Path(scratch))
+    if path.name == "poetry.lock":
+        return requirements.read_poetry_lock(path)
+    if PYLOCK.fullmatch(path.name):
+        return requirements.read_pylock(path)
+    if path.suffix == ".toml":
+        return requirements.read_pyproject(path, reading.extras, reading.groups)
+    if path.suffix in OTHER_SUFFIXES and not path.name.startswith("requirements"):
         raise UserError(
             f"Files such as {path.name} are not supported.",
-            cause="supported are uv.lock, pylock.toml, pyproject.toml, requirements files and "
-            "locks of this project",
-            next_step="export it as a requirements file: poetry export, "
-            "or pip list --format=freeze",
+            cause="supported are uv.lock, poetry.lock, pylock.toml, pyproject.toml, requirements "
+            "files and locks of this project",
+            next_step="export it as a requirements file, for example with pip list --format=freeze",
         )
-    return of_listed(path, requirements.read_requirements_file(path), project, reading)
+    return requirements.read_requirements_file(path)
 
 
 def lock_in(path: Path) -> Lock | None:
@@ -337,18 +361,6 @@ def lock_in(path: Path) -> Lock | None:
 def is_interpreter(path: Path) -> bool:
     """Whether a file has the name of a Python."""
     return bool(re.fullmatch(r"python[\d.]*(\.exe)?", path.name))
-
-
-def of_toml(path: Path, project: Project, reading: Reading) -> Side:
-    """A pyproject.toml, a uv.lock or a pylock.toml."""
-    if path.name == "uv.lock":
-        with tempfile.TemporaryDirectory() as scratch:
-            found = requirements.read_uv_lock(path, reading.extras, reading.groups, Path(scratch))
-    elif PYLOCK.fullmatch(path.name):
-        found = requirements.read_pylock(path)
-    else:
-        found = requirements.read_pyproject(path, reading.extras, reading.groups)
-    return of_listed(path, found, project, reading)
 
 
 def of_lock(lock: Lock, folder: Path) -> Side:
@@ -378,6 +390,7 @@ def of_listed(path: Path, found: Listed, project: Project, reading: Reading) -> 
     texts = tuple(map(without_label, found.requirements))
     return Side(
         name=path.name,
+        place=path.as_posix(),
         python=python_for(path, found.requires_python, project, reading),
         as_of="today",
         requirements=texts,
@@ -391,22 +404,37 @@ def of_listed(path: Path, found: Listed, project: Project, reading: Reading) -> 
 def python_for(path: Path, requires: str, project: Project, reading: Reading) -> str:
     """The Python to resolve for: the one asked for, or the newest of the matrix that is allowed."""
     known = sorted({stack.python for stack in project.matrix.stacks}, key=Version, reverse=True)
+    return allowed_python(path.name, requires, reading.python, known)
+
+
+MINORS = tuple(f"3.{minor}" for minor in range(9, 16))
+"""The oldest that can be observed, and those after it."""
+
+
+def allowed_python(name: str, requires: str, asked: str | None, preferred: Sequence[str]) -> str:
+    """The Python that was ``asked`` for, else the first that is allowed, else the nearest to them.
+
+    Raises:
+        UserError: if ``requires``, the requires-python of ``name``, does not allow it
+    """
+    minor = int(preferred[-1].partition(".")[2])
+    near = sorted(MINORS, key=lambda each: abs(int(each.partition(".")[2]) - minor))
+    wanted = [asked] if asked else [*preferred, *near]
     try:
-        fits = [each for each in known if allows(requires, each)]
+        found = next((each for each in wanted if allows(requires, each)), None)
     except InvalidSpecifier as error:
         raise UserError(
-            f"{path.name} has requires-python = {requires!r}, which cannot be read.",
+            f"{name} has requires-python = {requires!r}, which cannot be read.",
             cause=str(error),
             next_step='write it like requires-python = ">=3.11"',
         ) from error
-    wanted = reading.python or (fits or known)[0]
-    if not allows(requires, wanted):
+    if found is None:
         raise UserError(
-            f"{path.name} does not allow Python {wanted}.",
+            f"{name} does not allow Python {wanted[0]}.",
             cause=f"it has requires-python = {requires!r}",
             next_step="give --python a version that it allows, such as --python 3.12",
         )
-    return wanted
+    return found
 
 
 def has_label(requirement: Requirement) -> bool:

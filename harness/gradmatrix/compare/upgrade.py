@@ -117,6 +117,9 @@ def resolved_sides(
     side = allowing(sides.parse_side(word, project, reading), build)
     target = sides.parse_target(words, side, project, reading, dated=as_of is not None)
     refuse_python(word, side, target.side, reading)
+    if target.side is not None:
+        side, other = sides.told_apart(side, target.side)
+        target = replace(target, side=other)
     folder = folder_of(project) / "locks"
     baseline = resolution.resolved(side, project.index, folder, project.locks_folder)
     if target.side is not None:

@@ -44,10 +44,14 @@ def without_credentials(text: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence with the most similar known word, or with all of them."""
+    """A sentence with the most similar known word, those that contain it, or all of them."""
     known = list(known)
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"perhaps you meant {near[0]!r}" if near else f"known are: {', '.join(known)}"
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [
+        each for each in known if word and word.lower() in each.lower()
+    ]
+    if near:
+        return f"perhaps you meant {' or '.join(map(repr, near))}"
+    return f"known are: {', '.join(known)}"
 
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")

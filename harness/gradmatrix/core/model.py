@@ -132,6 +132,8 @@ class Scenario(Frozen, frozen=True):
     """Arguments of a user's own script, run like ``python path arguments``; None for a scenario."""
     directory: str | None = None
     """Where a user's own script runs; None: in a folder that is made for the cell."""
+    packages: tuple[str, ...] = ()
+    """Folders with packages of the user's that the script imports."""
 
 
 class Cell(Frozen, frozen=True, order=True):

@@ -24,6 +24,7 @@ from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.judge.verdict import Ended, judge
 from gradmatrix.measure import statistics
 from gradmatrix.run import scenarios
+from gradmatrix.run.pool import variables
 from gradmatrix.run.server import (
     CAN_FORK,
     IMPORT_TIMEOUT_S,
@@ -34,7 +35,6 @@ from gradmatrix.run.server import (
     kill_group,
     read_observation,
 )
-from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,13 +94,13 @@ def make_servers(
     """
     threads = settings.limits.threads
     cores = quietest(threads)
-    variables = sandbox.variables(threads, own=any(source.own for source in sources))
+    given = variables(threads, sources)
     members = [
         MeasuredServer(
             contender,
             directory / f"{side}-{number}",
             sources,
-            variables,
+            given,
             cores,
             fork=settings.isolation == "fork",
         )

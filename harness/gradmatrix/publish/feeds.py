@@ -150,7 +150,7 @@ MOST_BYTES = 60_000
 MOST_OF_THE_END = 300
 """Space kept free for the last line, which counts what was left out."""
 MOST_OF_A_LINE = 300
-REPEAT = 'nox -s "matrix({stack})" -- --cell {scenario}/{variant} --device {device} --fresh'
+REPEAT = "gradmatrix run {stack} --cell {scenario}/{variant} --device {device} --fresh"
 TITLES = {False: "Regressed", True: "Mistakes that used to be reported and are now silent"}
 
 

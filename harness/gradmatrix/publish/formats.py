@@ -274,9 +274,11 @@ class Markdown:
 
 def as_markdown(table: Table) -> str:
     """Return the matrix as a Markdown page."""
-    parts = ["# Which stacks train?", "", LEGEND, "", "## Reported variants that train (cpu)", ""]
-    parts += ["✓ all of them train, ◐ some, ✗ none.", ""]
-    parts += [headline(table), "", "## Stacks", "", stacks_table(table), ""]
+    parts = ["# Which stacks train?", "", LEGEND, ""]
+    if has_reported(table):
+        parts += ["## Reported variants that train (cpu)", ""]
+        parts += ["✓ all of them train, ◐ some, ✗ none.", "", headline(table), ""]
+    parts += ["## Stacks", "", stacks_table(table), ""]
     for device in dict.fromkeys(row.device for row in table.rows):
         rows = table.of_device(device)
         if lacks_device(rows):
@@ -330,20 +332,26 @@ def markdown_table(cells_in_words: Grid) -> str:
     return "\n".join(lines)
 
 
+def has_reported(table: Table) -> bool:
+    """Whether a variant of the matrix was reported as broken."""
+    return any(v.role is Role.REPORTED for s in table.scenarios.values() for v in s.variants)
+
+
 def headline(table: Table, stacks: Collection[str] | None = None) -> str:
     """Return a table of how many reported variants train on CPU, by scenario and stack.
 
-    A scenario that none of the stacks supports has no row.
+    In a matrix without them, all variants that should train count. A scenario that none of the
+    stacks supports has no row.
 
     Args:
         table: The matrix.
         stacks: The names of the stacks to show; None for all.
     """
-    reported = Role.REPORTED
+    counted = {Role.REPORTED} if has_reported(table) else {*Role} - {Role.MISUSE}
     shown = [lock for lock in table.locks if stacks is None or lock.stack in stacks]
     rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in table.of_device("cpu"):
-        if row.role is reported:
+        if row.role in counted:
             rows[row.stack, row.scenario].append(row)
 
     def supported(name: str) -> bool:
@@ -353,7 +361,7 @@ def headline(table: Table, stacks: Collection[str] | None = None) -> str:
     names = [
         s.name
         for s in table.scenarios.values()
-        if any(v.role is reported for v in s.variants) and supported(s.name)
+        if any(v.role in counted for v in s.variants) and supported(s.name)
     ]
     lines = [
         "| scenario | " + " | ".join(f"{lock.stack}, {lock.as_of}" for lock in shown) + " |",

@@ -36,14 +36,14 @@ from gradmatrix.publish.claims.claims import load_claims
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import feed
 from gradmatrix.publish.formats import FORMATS, Results, headline, write_block
-from gradmatrix.publish.rows import Row, Table, rows_of, tabulated
+from gradmatrix.publish.rows import Row, Table, build_of, rows_of, tabulated
 from gradmatrix.run.project import PACKAGE, Project, by_date, of_locks, of_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from multiprocessing.context import BaseContext
 
-    from gradmatrix.core.model import Lock, Record
+    from gradmatrix.core.model import Lock
 
 BIG_BYTES = 32 * 2**20
 """With fewer bytes of records, one process does all: a second one needs half a second to start."""
@@ -121,13 +121,13 @@ def refuse_incomplete(project: Project) -> None:
         raise UserError(
             f"{project.locks_folder} lacks {names}: nothing was published.",
             cause="the stack has records, and its lock was deleted or never made",
-            next_step=f"git checkout results/locks, or nox -s lock -- {' '.join(missing)}",
+            next_step=f"git checkout results/locks, or gradmatrix lock {' '.join(missing)}",
         )
     if not locked:
         raise UserError(
             "There is nothing to publish.",
             cause=f"no stack of {project.matrix_file.name} has a lock in {project.locks_folder}",
-            next_step="run a stack first: nox -s matrix",
+            next_step="run a stack first: gradmatrix run",
         )
 
 
@@ -340,12 +340,6 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
         evidence = [evidence_page(lock, scenarios, records, rows)] if records else []
         pages = list(write(project.results, evidence))
     return Column(rows=rows, build=build_of(records), pages=tuple(pages))
-
-
-def build_of(records: Iterable[Record]) -> str | None:
-    """Return the build of torch with which the newest cell ran."""
-    builds = [(record.recorded_at, record.build) for record in records if record.build]
-    return max(builds)[1] if builds else None
 
 
 def write(folder: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:

@@ -144,7 +144,7 @@ def speed(contents: Contents, *, cells: int) -> str:
     text = f"{unlinked(contents.measuring)}\n\n{table(head, columns)}"
     if any(each.size in (Size.MORE, Size.PROBABLY_MORE) for each in rows):
         return f"\n### Speed and memory\n\n{text}"
-    return folded(f"Speed and memory ({cells} cells)", text)
+    return folded(f"Speed and memory ({counted(cells, 'cell')})", text)
 
 
 def losses(contents: Contents) -> str:
@@ -166,7 +166,9 @@ def packages(changes: PackageChanges, *, several: bool) -> str:
     first = table(("package", "release"), [(each.name, move(each)) for each in changes.direct])
     rest = ", ".join(map(str, changes.transitive))
     others = f"\nTransitive: {unlinked(shortened(rest, MOST_OF_A_LINE * 10))}\n" if rest else ""
-    return folded(f"What changed{of} ({count} packages)", f"{summary}\n\n{first}{others}")
+    return folded(
+        f"What changed{of} ({counted(count, 'package')})", f"{summary}\n\n{first}{others}"
+    )
 
 
 def folded(title: str, text: str) -> str:

@@ -166,6 +166,12 @@ def diagnosis(record: Record, remedies: Remedies) -> Explained | None:
     )
 
 
+def build_of(records: Iterable[Record]) -> str | None:
+    """Return the build of torch with which the newest cell ran."""
+    builds = [(record.recorded_at, record.build) for record in records if record.build]
+    return max(builds)[1] if builds else None
+
+
 class CellText(NamedTuple):
     """A cell in words, never in colour alone."""
 

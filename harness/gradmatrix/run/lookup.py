@@ -107,7 +107,7 @@ def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Kn
         raise UserError(
             f"{text!r} is not a cell.",
             cause="a cell is written STACK/SCENARIO/VARIANT or STACK/SCENARIO/VARIANT/DEVICE",
-            next_step="gradmatrix table -v shows the cells",
+            next_step="gradmatrix list shows stacks, scenarios and variants",
         )
     cells = list(known)
     for part, word in zip(PARTS, words, strict=False):

@@ -68,11 +68,22 @@ class Source:
 
     path: Path
     own: bool
+    packages: tuple[str, ...] = ()
+    """Folders with packages of the user's that the script imports."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> Self:
         """The file of ``scenario``."""
-        return cls(Path(scenario.path).resolve(), scenario.arguments is not None)
+        path = Path(scenario.path).resolve()
+        return cls(path, scenario.arguments is not None, scenario.packages)
+
+
+def variables(threads: int, sources: Iterable[Source]) -> dict[str, str]:
+    """The environment variables of a server that runs ``sources``."""
+    sources = list(sources)
+    found = sandbox.variables(threads, own=any(source.own for source in sources))
+    folders = dict.fromkeys(folder for source in sources for folder in source.packages)
+    return {**found, "PYTHONPATH": os.pathsep.join(folders)} if folders else found
 
 
 @dataclass(frozen=True)
@@ -160,8 +171,7 @@ class ServerPool:
         self.sources = sorted(sources)
         self.directory = directory
         self.stage = stage
-        own = any(source.own for source in self.sources)
-        self.variables = sandbox.variables(settings.limits.threads, own=own)
+        self.variables = variables(settings.limits.threads, self.sources)
         self.broken: dict[Source, Ended] = {}
         """Sources whose import ends the whole process, and how it ended."""
         self.unaided: set[Source] = set()

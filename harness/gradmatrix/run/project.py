@@ -84,9 +84,10 @@ class Project:
         found = bundle.carried() if options.needs == "matrix" else None
         if found is None:
             raise UserError(
-                "This command needs a checkout of gradmatrix, and found none.",
-                cause=f"there is no {MATRIX_FILE} in {Path.cwd()} or in a folder above it",
-                next_step="go into a checkout, or name it: --root DIR",
+                f"This command needs a {MATRIX_FILE}, and found none.",
+                cause=f"there is none in {Path.cwd()} or in a folder above it",
+                next_step="gradmatrix init writes one for your project; or name the folder that "
+                "has it: --root DIR",
             )
         return replace(cls.at(found.root, **own), carried=found.published)
 
@@ -124,7 +125,7 @@ class Project:
     def scenarios(self) -> dict[str, Scenario]:
         """Every scenario by name."""
         own = self.root / "scenarios"
-        carried = None if own.is_dir() else bundle.carried()
+        carried = None if scenarios.are_in(own) else bundle.carried()
         return scenarios.load_all(own if carried is None else carried.root / "scenarios")
 
     @cached_property
@@ -167,6 +168,11 @@ class Project:
     def store(self) -> Store:
         """The records."""
         return Store(self.work / "records", self.published_results / "records")
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether it is a checkout of gradmatrix itself, whose noxfile has its commands."""
+        return PACKAGE.is_relative_to(self.root)
 
     @property
     def environments(self) -> Path:

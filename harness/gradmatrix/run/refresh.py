@@ -7,7 +7,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -320,8 +319,3 @@ def _offered(project: Project, names: Sequence[str]) -> dict[str, tuple[Release,
             cause="there is no network, or the index is down; nothing was written",
             next_step="Run it again later. Answers that were kept are used if the index is silent.",
         ) from error
-
-
-def as_json(news: News) -> bytes:
-    """``news`` as data."""
-    return msgspec.json.format(msgspec.json.encode(news), indent=2)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,11 @@ def load_all(folder: Path) -> dict[str, Scenario]:
         for path in sorted(folder.glob("*.py"))
         if not path.name.startswith("_")
     }
+
+
+def are_in(folder: Path) -> bool:
+    """Whether ``folder`` holds scenarios: another project's folder may have the same name."""
+    return any(b"VARIANTS" in path.read_bytes() for path in folder.glob("*.py"))
 
 
 def load(path: Path) -> Scenario:
@@ -257,10 +263,14 @@ def _check(matrix_file: Path, script: Script, scenario_names: Collection[str]) -
 def _load(matrix_file: Path, script: Script) -> Scenario:
     path = matrix_file.parent / script.path
     directory = None if script.directory is None else matrix_file.parent / script.directory
+    packages = tuple(matrix_file.parent / folder for folder in script.packages)
     if not path.is_file():
         raise _missing(matrix_file, script, "path", script.path, "file")
     if directory is not None and not directory.is_dir():
         raise _missing(matrix_file, script, "directory", script.directory, "folder")
+    for given, folder in zip(script.packages, packages, strict=True):
+        if not folder.is_dir():
+            raise _missing(matrix_file, script, "packages", given, "folder")
     summary = script.summary or path.name
     words = " ".join([path.name, *script.arguments])
     return Scenario(
@@ -273,6 +283,7 @@ def _load(matrix_file: Path, script: Script) -> Scenario:
         ),
         arguments=script.arguments,
         directory=None if directory is None else str(directory.resolve()),
+        packages=tuple(str(folder.resolve()) for folder in packages),
     )
 
 
@@ -290,8 +301,10 @@ def _missing(
 def _digest(matrix_file: Path, script: Script) -> str:
     """The sha256 of what a verdict depends on besides the stack: table, file and inputs."""
     table = [script.path, script.role, script.arguments, script.directory]
+    table += [script.packages] if script.packages else []
     total = hashlib.sha256(json.dumps(table).encode())
-    for name in (script.path, *_inputs(matrix_file, script)):
+    modules = (each for folder in script.packages for each in _modules(matrix_file, folder))
+    for name in (script.path, *_inputs(matrix_file, script), *modules):
         content = hashlib.sha256((matrix_file.parent / name).read_bytes()).hexdigest()
         total.update(f"\0{name}\0{content}".encode("utf-8", "surrogateescape"))
     return total.hexdigest()
@@ -307,6 +320,14 @@ def _inputs(matrix_file: Path, script: Script) -> Iterator[str]:
         if not inside:
             raise _missing(matrix_file, script, "inputs", pattern, "such file")
         yield from inside
+
+
+def _modules(matrix_file: Path, folder: str) -> Iterator[str]:
+    """The Python files of the modules and the packages in a folder of packages."""
+    place = matrix_file.parent / folder
+    packages = (path.parent.rglob("*.py") for path in place.glob("*/__init__.py"))
+    for path in sorted({*place.glob("*.py"), *chain.from_iterable(packages)}):
+        yield os.path.relpath(path, matrix_file.parent)
 
 
 def _files(root: Path, entry: str) -> list[str]:

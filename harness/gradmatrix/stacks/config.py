@@ -70,6 +70,9 @@ class Script(Frozen, frozen=True, kw_only=True):
     """Where it runs; without the key, in an empty folder of the cell."""
     inputs: tuple[str, ...] = ()
     """Patterns of files that the script reads. If one changes, its cells run again."""
+    packages: tuple[str, ...] = ()
+    """Folders with your own packages and modules that the script imports, such as `src`, as if they
+    were installed. If a Python file of theirs changes, its cells run again."""
 
 
 class Matrix(Frozen, frozen=True, kw_only=True):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OLDEST_PYTHON = (3, 9)
+OLDEST_TORCH = (2, 0)
 PROBE = (
-    "import importlib.util, sys; "
-    "print(*sys.version_info[:2], int(importlib.util.find_spec('torch') is not None), sep=' ')"
+    "import importlib.util, json, sys; torch = importlib.util.find_spec('torch'); "
+    "print(json.dumps([sys.version_info[:2], torch and torch.origin]))"
 )
+TORCH_VERSION = re.compile(r"^__version__.*?['\"](\d+)\.(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A Python that was started."""
+
+    version: tuple[int, int]
+    torch: str | None
+    """The file of its torch; None if it has none."""
 
 
 def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
     """The Python to run a script with: ``asked``, or the first one with torch that is found."""
     if asked is not None:
         return checked(asked)
-    if importlib.util.find_spec("torch") is not None:
+    own = importlib.util.find_spec("torch")
+    if own is not None and own.origin is not None:
+        refuse_old_torch(own.origin, sys.executable)
         return Path(sys.executable)
     active = [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
     on_path = shutil.which("python3", path=environ.get("PATH")) or shutil.which(
@@ -35,7 +51,7 @@ def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> 
     tried = [in_environment(folder) for folder in active] + ([Path(on_path)] if on_path else [])
     for python in tried:
         found = probe(python)
-        if found is not None and found[2]:
+        if found is not None and found.torch is not None:
             return checked(python)
     raise UserError(
         "No Python with torch was found.",
@@ -49,26 +65,41 @@ def checked(asked: Path) -> Path:
     """The interpreter at a path or of an environment; UserError if it cannot run a script."""
     python = in_environment(asked) if asked.is_dir() else asked
     found = shutil.which(python)
-    version = probe(Path(found)) if found else None
-    if found is None or version is None:
+    probed = probe(Path(found)) if found else None
+    if found is None or probed is None:
         raise UserError(
             f"{asked} is not a Python that can be started.",
             cause="there is no such file, it may not be started, or it is another program",
             next_step="give --python the interpreter of the script's environment: .venv/bin/python",
         )
-    if version[:2] < OLDEST_PYTHON:
+    if probed.version < OLDEST_PYTHON:
         raise UserError(
-            f"{asked} is Python {version[0]}.{version[1]}.",
+            f"{asked} is Python {probed.version[0]}.{probed.version[1]}.",
             cause="the observer needs Python 3.9 or newer",
             next_step="give --python a newer interpreter",
         )
-    if not version[2]:
+    if probed.torch is None:
         raise UserError(
             f"{asked} has no torch.",
             cause="a training script is observed through torch",
             next_step="give --python the interpreter of the script's environment",
         )
+    refuse_old_torch(probed.torch, asked)
     return Path(found)
+
+
+def refuse_old_torch(file: str, python: object) -> None:
+    """UserError if the torch in ``file`` of a Python is too old; one without a version is not."""
+    try:
+        found = TORCH_VERSION.search((Path(file).parent / "version.py").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return
+    if found and (int(found[1]), int(found[2])) < OLDEST_TORCH:
+        raise UserError(
+            f"{python} has torch {found[1]}.{found[2]}.",
+            cause="the observer needs torch 2.0 or newer: older ones have no hooks of optimizers",
+            next_step="use an environment with a newer torch",
+        )
 
 
 def in_environment(folder: Path) -> Path:
@@ -79,8 +110,8 @@ def in_environment(folder: Path) -> Path:
     )
 
 
-def probe(python: Path) -> tuple[int, int, int] | None:
-    """Major and minor version, and whether it has torch (1 or 0); None if this is no Python."""
+def probe(python: Path) -> Probed | None:
+    """What a Python says of itself; None if this is no Python."""
     try:
         ran = subprocess.run(
             [python, "-c", PROBE],
@@ -90,7 +121,7 @@ def probe(python: Path) -> tuple[int, int, int] | None:
             check=False,
             stdin=subprocess.DEVNULL,
         )
-        major, minor, torch = map(int, ran.stdout.split())
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        (major, minor), torch = json.loads(ran.stdout)
+    except (OSError, TypeError, ValueError, subprocess.TimeoutExpired):
         return None
-    return major, minor, torch
+    return Probed((major, minor), torch)

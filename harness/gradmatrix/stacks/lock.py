@@ -316,7 +316,7 @@ def _check_text(lock: Lock, path: Path) -> None:
         what,
         cause=cause,
         next_step="git checkout results/locks, or lock the stack again: "
-        f"nox -s lock -- {lock.stack}",
+        f"gradmatrix lock {lock.stack}",
     )
 
 

@@ -24,7 +24,7 @@ from gradmatrix.trace.reduce import reduce
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gradmatrix.core.model import Lock, Record, Scenario
+    from gradmatrix.core.model import Cell, Lock, Record, Scenario
 
 
 STEPS = 4
@@ -33,13 +33,16 @@ PLATFORMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"), ("w
 SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
 
 
-def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
+def refuse(
+    record: Record, scenario: Scenario, *, everything: bool, others: Iterable[Record] = ()
+) -> None:
     """Refuse a cell that no script can show.
 
     Args:
         record: the cell's record.
         scenario: its scenario.
         everything: a cell that passed is allowed too.
+        others: records of other cells, to suggest one.
 
     Raises:
         UserError: with what to do instead.
@@ -55,7 +58,7 @@ def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
         raise UserError(
             f"{cell} never ran: {record.outcome}.",
             cause=one_line(record.message),
-            next_step="choose a cell that ran and failed: gradmatrix table -v",
+            next_step=suggested(cell, others),
         )
     if everything:
         return
@@ -66,13 +69,22 @@ def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
             next_step="--any writes the capsule of this variant alone",
         )
     if record.passed:
+        did = "trains" if record.outcome == TRAINS else "reports the mistake, as it should"
         raise UserError(
-            f"{cell} passed: there is no failure to reproduce.",
-            cause="it trains"
-            if record.outcome == TRAINS
-            else "the stack reports the mistake, as it should",
-            next_step="--any writes its capsule anyway",
+            f"{cell} {did}, so there is no failure to show.",
+            cause="a capsule shows somebody else how a published cell fails",
+            next_step=f"{suggested(cell, others)}; --any writes the script of this one anyway",
         )
+
+
+def suggested(cell: Cell, records: Iterable[Record]) -> str:
+    """What to do instead: a cell of the same scenario whose failure a script can show."""
+    for each in sorted(records, key=lambda each: each.cell.stack != cell.stack):
+        outcome = row_of(each.outcome)
+        shows = each.passed is False and outcome.ran and outcome.shown_by_one_run
+        if shows and each.cell.scenario == cell.scenario:
+            return f"choose a cell that failed, such as {each.cell}"
+    return 'choose a cell that failed: gradmatrix why "MESSAGE" names some'
 
 
 def write(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 TRACED = Path(__file__).resolve().parent.parent / "observe" / "traced"
 SURVIVOR = Path(__file__).resolve().parent / "survivor.py"
 AUDIT = 4
+SHELL = re.compile(rb"#!.*\b(?:ba|da|fi|k|z)?sh\b")
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 """Signals that are meant for the script, unless they are ignored (``nohup``). A terminal sends an
 interrupt to the script by itself."""
@@ -40,6 +43,7 @@ def command_line(python: Path, words: Sequence[str], *, module: bool) -> list[st
         return [str(python), "-m", *words]
     script = Path(words[0])
     if script.exists():
+        refuse_no_script(script)
         return [str(python), *words]
     command = python.parent / words[0]
     if script.name == words[0] and command.is_file():
@@ -51,6 +55,31 @@ def command_line(python: Path, words: Sequence[str], *, module: bool) -> list[st
         cause=f"it is neither a file in {Path.cwd()} nor a command in {python.parent}",
         next_step="gradmatrix trace [--python PATH] SCRIPT [ARGS...], or -m MODULE [ARGS...]",
     )
+
+
+def refuse_no_script(path: Path) -> None:
+    """UserError if ``path`` exists and Python cannot run it. A syntax error is Python's to tell."""
+    start = b""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(1024)
+    kind, instead = "", "name the Python script"
+    if path.is_dir() and not (path / "__main__.py").exists():
+        kind = "a folder without a __main__.py"
+    elif path.suffix == ".ipynb":
+        kind, instead = (
+            "a notebook",
+            f"jupyter nbconvert --to script {path}, and trace what it wrote",
+        )
+    elif SHELL.match(start):
+        kind, instead = (
+            "a script for a shell",
+            "name the Python script that it starts, or its launcher",
+        )
+    elif b"\0" in start and path.suffix != ".pyc" and not zipfile.is_zipfile(path):
+        kind = "a binary file"
+    if kind:
+        raise UserError(f"{path} is no Python script.", cause=f"it is {kind}", next_step=instead)
 
 
 def start(command: Sequence[str], steps: int | None) -> Running:

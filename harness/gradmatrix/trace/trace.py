@@ -27,12 +27,13 @@ from gradmatrix.judge.diagnosis import (
 )
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
-from gradmatrix.trace.running import AUDIT, start
+from gradmatrix.trace.running import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from gradmatrix.core.observation import Built
     from gradmatrix.trace.running import Running
 
 
@@ -268,7 +269,7 @@ def report(finding: Finding) -> list[str]:
         f"misleading warning, because everything learns: {message}"
         for message in finding.misleading
     ]
-    lines += [f"could not be watched: {trouble}" for trouble in finding.trouble]
+    lines += [f"could not be watched: {trouble}" for trouble in dict.fromkeys(finding.trouble)]
     if finding.observation is not None:
         versions = finding.observation.environment
         machine = {"cpu", "system", "cuda"}
@@ -276,14 +277,19 @@ def report(finding: Finding) -> list[str]:
     return lines
 
 
+def begins_late(built: Built) -> bool:
+    """Whether an optimizer made its first step after those that are looked at."""
+    return bool(built.steps) and not built.learning_rates
+
+
 def notes(seen: Observation) -> list[str]:
     """What a verdict does not cover: optimizers that step late, parameters in no optimizer."""
     found = [
         f"not judged: {built.type}"
         f"{say_where(innermost_frame(built.frames), 'it is built at')}; "
-        f"it made no step during the first {AUDIT}, which are checked"
+        "it made no step during the first ones, which are checked"
         for built in seen.optimizers
-        if built.steps and not built.learning_rates
+        if begins_late(built)
     ]
     found += [
         f"note: GradScaler skipped {each.asked - each.made} of {counted(each.asked, 'step')} of"
@@ -291,6 +297,10 @@ def notes(seen: Observation) -> list[str]:
         for each in seen.skipped_steps
         if each.made
     ]
+    if seen.unread:
+        found.append(
+            "note: on the meta device parameters have no values; train on a device that has them"
+        )
     loose = seen.unheld
     if loose is not None and judge_observation(split(seen)[0]).outcome.trains:
         modules = ", ".join(f"`{module}`" for module in loose.modules)

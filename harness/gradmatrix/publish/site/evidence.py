@@ -281,7 +281,7 @@ def commands(row: Row, *, own: bool) -> str:
     cell = f"{stack}/{place}/{device}"
     text = (
         "# install the stack from its lock, and run this cell again\n"
-        f"nox -s &#34;matrix({stack})&#34; -- --cell {place} --device {device} --fresh\n"
+        f"gradmatrix run {stack} --cell {place} --device {device} --fresh\n"
         "# explain the result, from the published record\n"
         f"gradmatrix why {cell}\n"
         "# how its verdict changed from one publication to the next\n"

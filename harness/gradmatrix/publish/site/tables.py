@@ -12,6 +12,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from markupsafe import Markup
+
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.judge.versions import moves
 from gradmatrix.publish.rows import cell_text, lacks_device
@@ -20,8 +22,6 @@ from gradmatrix.publish.site.markup import ready, safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from markupsafe import Markup
 
     from gradmatrix.core.model import Lock
     from gradmatrix.judge.versions import PackageMove
@@ -337,7 +337,7 @@ def table_line(view: View, line: Line, locks: Sequence[Lock], root: str) -> str:
 
 
 def glance(view: View, locks: Sequence[Lock], root: str) -> Markup:
-    """Return a table of how many reported variants pass, by scenario and stack."""
+    """Return a table of how many reported variants pass, by scenario and stack; empty for none."""
     device = next(iter(view.devices), "")
     lines = [
         line
@@ -346,6 +346,8 @@ def glance(view: View, locks: Sequence[Lock], root: str) -> Markup:
         for line in s.lines
         if line.role is Role.REPORTED
     ]
+    if not lines:
+        return Markup("")
     body = []
     for scenario, members in groupby(lines, key=lambda line: line.scenario):
         places = [line.place for line in members]
