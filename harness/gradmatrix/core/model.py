@@ -57,6 +57,8 @@ class Stack(Frozen, frozen=True):
     """Canonical names of the packages that are built from their source releases. No others are."""
     scenarios: tuple[str, ...] = ()
     """The only scenarios that it runs; empty: all."""
+    prereleases: bool = False
+    """Every package may be a pre-release: what is coming. It has no history and never regresses."""
 
 
 class LockedPackage(Frozen, frozen=True):
@@ -90,6 +92,8 @@ class Lock(Frozen, frozen=True):
     failure: Failure | None = None
     build: tuple[str, ...] = ()
     """The packages that the stack allows to be built."""
+    prereleases: bool = False
+    """Whether every package may be a pre-release."""
 
     def version(self, name: str) -> str | None:
         """The locked version of ``name``; None if the lock has no such package."""

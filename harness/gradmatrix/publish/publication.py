@@ -313,21 +313,25 @@ def project_of(paths: Paths) -> Project:
 
 
 def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool) -> Column:
-    """Publish one stack: write its records, its history, and with ``site`` its evidence page."""
+    """Publish one stack: write its records, its history, and with ``site`` its evidence page.
+
+    A stack of pre-releases has no history: they are replaced by releases, and never regress.
+    """
     known = project.known_scenarios()
     newest = project.store.of_stack(lock.stack)
     project.store.refuse_other_schema(lock.stack)
     records = of_matrix(judged(newest.values(), known), known)
     if not project.is_local:
-        update = history.update(
-            project.history_folder,
-            lock,
-            records,
-            published_before=project.store.published / f"{lock.stack}.jsonl",
-            complete=not project.store.is_damaged,
-            now=now,
-        )
-        project.store.problems += update.problems
+        if not lock.prereleases:
+            update = history.update(
+                project.history_folder,
+                lock,
+                records,
+                published_before=project.store.published / f"{lock.stack}.jsonl",
+                complete=not project.store.is_damaged,
+                now=now,
+            )
+            project.store.problems += update.problems
         project.store.publish(lock.stack, records)
     scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
     # other records are kept but not shown

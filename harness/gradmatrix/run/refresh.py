@@ -142,10 +142,9 @@ def report(project: Project, reading: Reading, today: dt.date) -> News:
         stack.name for entry in kept.entries for stack in entry.stacks if stack.name not in names
     ]
     added = {stack.name for stack in reading.added}
-    fresh = tuple(
-        fresh_releases(sorted(reading.asked), reading.locks.values(), fitting(reading), today)
-    )
-    typed = project.typed_matrix.stacks
+    released = [lock for lock in reading.locks.values() if not lock.prereleases]
+    fresh = tuple(fresh_releases(sorted(reading.asked), released, fitting(reading), today))
+    typed = [stack for stack in project.typed_matrix.stacks if not stack.prereleases]
     stale_since = project.index.stale_since
     return News(
         day=today if stale_since is None else stale_since.date(),

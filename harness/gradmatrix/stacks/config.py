@@ -128,6 +128,8 @@ class _StackTable(Frozen, frozen=True, kw_only=True):
     """Packages that are built from their source releases. It runs their code outside of cells."""
     scenarios: tuple[str, ...] = ()
     """The only scenarios that it runs; without the key, those of [run]."""
+    prereleases: bool = False
+    """Whether every package may be a pre-release."""
 
 
 class _Document(Frozen, frozen=True, kw_only=True):
@@ -209,6 +211,7 @@ def _stack(path: Path, entry: _StackTable, today: dt.date, runnable: Collection[
         summary=entry.summary,
         build=tuple(map(canonicalize_name, entry.build)),
         scenarios=entry.scenarios,
+        prereleases=entry.prereleases,
     )
 
 

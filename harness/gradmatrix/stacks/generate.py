@@ -373,6 +373,7 @@ def over_base(rule: Releases, base: Stack, releases: Iterable[Release]) -> tuple
             summary=f"{rule.name} {release.version} with the rest of {base.name}",
             build=base.build,
             scenarios=base.scenarios,
+            prereleases=base.prereleases,
         )
         for release in wanted(rule, releases)
     )

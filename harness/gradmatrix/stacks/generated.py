@@ -51,6 +51,7 @@ class _Stack(Frozen, frozen=True):
     summary: str
     build: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
+    prereleases: bool = False
 
 
 class Entry(Frozen, frozen=True):

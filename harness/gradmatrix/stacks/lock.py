@@ -239,6 +239,8 @@ def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.
     asked = from_source(map(Requirement, stack.requirements))
     with tempfile.TemporaryDirectory() as scratch:
         further = uv.wheels_only([*stack.build, *asked])
+        if stack.prereleases:
+            further += ["--prerelease", "allow"]
         if bounds.constraints:
             constraints = Path(scratch) / "constraints.txt"
             constraints.write_text("\n".join(bounds.constraints), encoding="utf-8")
@@ -348,12 +350,10 @@ def _difference(text: str, lock: Lock) -> str:
 
 def is_current(stack: Stack, lock: Lock) -> bool:
     """Whether ``lock`` is what ``stack`` asks for. Of a stack of "today" every lock is."""
-    same = (stack.requirements, stack.python, stack.build) == (
-        lock.requirements,
-        lock.python,
-        lock.build,
+    asked, answered = (
+        (each.requirements, each.python, each.build, each.prereleases) for each in (stack, lock)
     )
-    return same and stack.as_of in ("today", lock.as_of)
+    return asked == answered and stack.as_of in ("today", lock.as_of)
 
 
 def fallen_behind(lock: Lock, core_names: Collection[str], days: int = 180) -> list[LockedPackage]:
@@ -502,6 +502,7 @@ def _lock(
         resolver=uv.version(),
         failure=failure,
         build=stack.build,
+        prereleases=stack.prereleases,
     )
 
 

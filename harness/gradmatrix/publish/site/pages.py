@@ -81,6 +81,20 @@ class Summary(NamedTuple):
     controls: Count
 
 
+class Coming(NamedTuple):
+    """What the releases of tomorrow would do to the newest stack, if they were released today."""
+
+    lock: Lock
+    """The stack with pre-releases."""
+    base: Lock
+    """The stack that asks for the same without them."""
+    moves: list[PackageMove]
+    compared: int
+    """Cells that were judged on both."""
+    broken: list[Row]
+    mended: list[Row]
+
+
 def front_pages(view: View, history: History | None) -> Iterator[tuple[str, bytes]]:
     """Yield index.html with the newest stacks, and older-1.html and so on with the others."""
     windows = view.windows()
@@ -108,6 +122,7 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
             glanced=wide,
             view=view,
             summary=summary(view),
+            coming=coming(view),
             lately=lately(history),
             regressed=standing(view, history),
             roles=ROLES,
@@ -117,13 +132,36 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
 
 
 def summary(view: View) -> Summary | None:
-    """Return the newest stack on which something was judged."""
-    for lock in view.newest_first:
+    """Return the newest stack of releases on which something was judged."""
+    for lock in (lock for lock in view.newest_first if not lock.prereleases):
         for device in view.devices:
             mine = view.cells.get(lock.stack, {}).values()
             judged = [row for row in mine if row.device == device and row.passed is not None]
             if judged:
                 return summed_up(view, lock, device, judged)
+    return None
+
+
+def coming(view: View) -> Coming | None:
+    """Compare the newest stack with pre-releases with the one that asks for the same without."""
+    for lock in (lock for lock in view.newest_first if lock.prereleases):
+        for base in (base for base in view.newest_first if not base.prereleases):
+            if (base.requirements, base.python) == (lock.requirements, lock.python):
+                before, after = view.cells[base.stack], view.cells[lock.stack]
+                judged = [
+                    (before[place], row)
+                    for place, row in after.items()
+                    if row.passed is not None and place in before
+                    if before[place].passed is not None
+                ]
+                return Coming(
+                    lock,
+                    base,
+                    list(view.moves.between(base.stack, lock.stack)),
+                    len(judged),
+                    [row for known, row in judged if known.passed and not row.passed],
+                    [row for known, row in judged if row.passed and not known.passed],
+                )
     return None
 
 
