@@ -104,6 +104,21 @@ def test_the_first_page_says_what_trains_on_the_newest_stack(site: dict[str, str
     assert "1 of 1 controls pass." in text
 
 
+def test_the_first_page_says_what_prereleases_would_break() -> None:
+    """They are compared with the stack that asks for the same, which stays the newest one."""
+    after = replace(NEW, stack="next", as_of=NEW.as_of + dt.timedelta(days=1), prereleases=True)
+    cells = [cell("new", "plain"), cell("new", "other"), cell("next", "plain")]
+    broken = cell("next", "other", "step:no-grad-fn", observation=make_stopped())
+    for found, says in (
+        (cells, "Of 1 cells on both, none would break."),
+        ([*cells, broken], "Of 2 cells on both, 1 would break: sums/other ("),
+    ):
+        text = Page(site_of(found, [OLD, NEW, after], SUMS)["index.html"]).text
+        assert "Newest stack: new (" in text
+        assert "Coming: next allows pre-releases. It has the packages of new. " + says in text
+    assert "Coming" not in Page(site_of(cells[:2], [OLD, NEW], SUMS)["index.html"]).text
+
+
 def test_columns_are_stacks_the_newest_first(site: dict[str, str]) -> None:
     """Their dates and versions are below their names."""
     text = Page(site["index.html"]).text

@@ -165,6 +165,31 @@ def test_a_new_release_is_reported_with_a_table_for_matrix_toml(
     assert before == (root / "matrix.toml").read_bytes()
 
 
+def test_a_locked_prerelease_hides_no_release(
+    root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stack of what is coming has a newer version, and is no base for a suggested stack."""
+    served.add("alpha", "1.2", "2026-03-01")
+    add(
+        root,
+        '\n[[stacks]]\nname = "coming"\npython = "3.11"\nas_of = "today"\n'
+        'prereleases = true\nrequirements = ["alpha", "beta"]\n',
+    )
+    served.add("beta", "1.0", "2026-01-01")
+    write_lock(
+        root,
+        msgspec.structs.replace(
+            lock("coming", alpha="1.3rc1", beta="1.0"),
+            requirements=("alpha", "beta"),
+            prereleases=True,
+        ),
+    )
+    assert 1 == refresh(root, "--check")
+    out = capsys.readouterr().out
+    assert "release   alpha 1.2 of 2026-03-01: the newest locked one is 1.1" in out
+    assert 'requirements = ["alpha==1.2"]' in out
+
+
 def test_generated_stacks_are_reported_by_check_and_written_without(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,18 @@ def test_today_is_the_day_of_locking(served: PackageIndex, tmp_path: Path) -> No
     assert abs((dt.datetime.now(dt.UTC).date() - lock.as_of).days) <= 1
 
 
+def test_a_prerelease_is_locked_only_if_the_stack_allows_it(
+    served: PackageIndex, tmp_path: Path
+) -> None:
+    """Also if it is a dependency. The lock of one is not that of the other."""
+    served.add("beta", "2.1rc1", "2025-07-01")
+    asked = stack("alpha", as_of="today")
+    coming = msgspec.structs.replace(asked, prereleases=True)
+    released, next_ = (resolve(served, each, tmp_path) for each in (asked, coming))
+    assert ("2.0", "2.1rc1") == (released.version("beta"), next_.version("beta"))
+    assert [True, False] == [locks.is_current(each, next_) for each in (coming, asked)]
+
+
 def test_a_package_knows_how_far_it_is_behind(served: PackageIndex, tmp_path: Path) -> None:
     """It has its own date and the newest release of the day."""
     lock = resolve(served, stack("beta==1.0"), tmp_path)
