@@ -169,7 +169,8 @@ def test_every_command_exists(name: str, command: tuple[str, ...]) -> None:
 
 def test_the_commands_were_found() -> None:
     """These commands make up a night."""
-    called = {" ".join(words[2:6] if words[2] == "lock" else words[2:5]) for name, words in commands() if name == "nightly.yml"}
+    called = {" ".join(words[2:6]) for name, words in commands() if name == "nightly.yml"}
+    called |= {" ".join(words[2:5]) for name, words in commands() if name == "nightly.yml"}
     published = "publish -- --base-url"
     assert {
         "lock -- latest next",
