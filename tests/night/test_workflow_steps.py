@@ -85,7 +85,7 @@ def calls(place: Path) -> list[str]:
 def test_a_stack_that_does_not_resolve_ends_no_night(place: Path, code: int, expected: int) -> None:
     """Another failure of the lock command ends it."""
     pretend(place, "nox", f"exit {code}\n")
-    assert expected == run(place, "Move latest to today").returncode
+    assert expected == run(place, "Move latest and next to today").returncode
 
 
 @pytest.mark.parametrize(("code", "regressed"), [(0, "regressed=0\n"), (1, "regressed=1\n")])
