@@ -27,7 +27,7 @@ REAL = [
 STACKS = "|".join(
     re.escape(path.stem)
     for path in (ROOT / "results" / "locks").glob("*.txt")
-    if path.stem != "latest"
+    if path.stem not in {"latest", "next"}
 )
 OURS = re.compile(
     rf"gradmatrix|\b(?:VARIANTS|NEEDS|AGREE|harness|argparse|sys\.argv|SkipTest|{STACKS})\b"
