@@ -184,21 +184,24 @@ class watch:  # noqa: N801  (it is used like a function)
         watched.backward.before()
 
     def _first_step(self, *_: object) -> None:
-        """Note what is frozen."""
         if not self._began_training:
             self._began_training = True
             if self._observer.backward.before == self._first_backward:
                 self._first_backward()
-            forward = self._observer.forward
-            roots = {id(top): top for top in map(forward.tree.top, forward.roots())}
-            names = named(list(roots.values()))[1]
-            self._names = {
-                id(parameter): names[id(parameter)]
-                for root in roots.values()
-                for parameter in root.parameters()
-                if not parameter.requires_grad
-            }
-            self.frozen = set(self._names.values())
+            self._observer._guarded(self._note_frozen)  # noqa: SLF001  (a part of this)
+
+    def _note_frozen(self) -> None:
+        """Note what is frozen. A model may make its parameters anew whenever it is asked for them."""
+        forward = self._observer.forward
+        roots = {id(top): top for top in map(forward.tree.top, forward.roots())}
+        names = named(list(roots.values()))[1]
+        self._names = {
+            id(parameter): names.get(id(parameter), name)
+            for root in roots.values()
+            for name, parameter in root.named_parameters()
+            if not parameter.requires_grad
+        }
+        self.frozen = set(self._names.values())
 
     def _judged(self, seen: Observation) -> Finding:
         process = Process(schema=1, pid=0, rank=None, observation=seen)

@@ -35,6 +35,11 @@ class Net(nn.Module):
         x = self.body(self.embed(x))
         return self.head(x.detach() if self.cut else x)
 
+class Anew(Net):
+    def named_modules(self, *words, **named):  # PEFT's LoRA of nn.MultiheadAttention does this
+        self.embed.weight = nn.Parameter(self.embed.weight.data, requires_grad=False)
+        return super().named_modules(*words, **named)
+
 def train(net, steps):
     trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=0.1)
@@ -46,7 +51,7 @@ def train(net, steps):
 WATCHED = """
 import json, torch
 import gradmatrix
-from nets import Net, train
+from nets import Anew, Net, train
 from torch.nn.modules import module
 
 def now():
@@ -85,6 +90,9 @@ first, second = Net(False), Net(True)
 with gradmatrix.watch() as both:
     train(first, 6)
     train(second, 6)
+with gradmatrix.watch() as anew:
+    train(Anew(False), 4)
+found["anew"] = [anew.outcome, sorted(anew.frozen)]
 found["later"] = [str(both), failure(lambda: both.assert_trains(second))]
 frozen = Net(False).requires_grad_(False)
 try:
@@ -232,6 +240,11 @@ def test_a_block_is_watched(found: dict[str, Any]) -> None:
     assert "Leave `detach` out" in body
     unused = "  ignore='bdy.*' matches no parameter. Their names begin with: body, embed, head"
     assert unused == mistyped.splitlines()[-1]
+
+
+def test_parameters_may_be_made_anew(found: dict[str, Any]) -> None:
+    """Whenever the model is asked for them: they are others then, and have the same names."""
+    assert ["trains", ["embed.bias", "embed.weight"]] == found["anew"]
 
 
 def test_it_leaves_nothing_behind(found: dict[str, Any]) -> None:
