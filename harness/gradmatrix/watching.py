@@ -191,7 +191,7 @@ class watch:  # noqa: N801  (it is used like a function)
             self._observer._guarded(self._note_frozen)  # noqa: SLF001  (a part of this)
 
     def _note_frozen(self) -> None:
-        """Note what is frozen. A model may make its parameters anew whenever it is asked for them."""
+        """Note what is frozen. A model may make its parameters anew each time it is asked."""
         forward = self._observer.forward
         roots = {id(top): top for top in map(forward.tree.top, forward.roots())}
         names = named(list(roots.values()))[1]

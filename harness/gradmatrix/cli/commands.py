@@ -186,7 +186,7 @@ WITHOUT_A_MATRIX = ("trace", "update", "completion")
 OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
 """The commands that change a matrix or work for its night. The others also take what the wheel
 carries."""
-OF_STACKS = ("run", "table", "upgrade", "compare")
+OF_STACKS = ("run", "table", "upgrade", "compare", "bisect")
 """These also need the extra ``matrix``."""
 EXTRA = ("numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
 """The modules of that extra."""
@@ -412,6 +412,37 @@ def register_questions(commands: Commands) -> None:
         for names, settings in arguments:
             group.add_argument(*names, **settings)
     add_reports(upgrade)
+    add(
+        commands, "bisect", "bisect.bisect_command",
+        "which release did it? find the package and the release that change a cell",
+        argument("cell", nargs="?", metavar="SCENARIO/VARIANT", help="what is run"),
+        argument("--good", required=True, metavar="SIDE", help="a BASELINE as upgrade takes it"),
+        argument(
+            "--bad", required=True, metavar="SIDE",
+            help="a side that ends differently, or a package at another version, such as trl==0.15",
+        ),
+        argument(
+            "--script", metavar="'FILE ARGS'",
+            help="a training script of your own with its arguments, instead of a cell",
+        ),
+        argument("--device", metavar="DEVICE", help="cpu (default) or cuda"),
+        argument(
+            "--package", action="append", default=[], type=package, metavar="NAME",
+            help="look only at this package (repeatable)",
+        ),
+        argument(
+            "--noise", type=share, default=0.0, metavar="N%",
+            help="the share of runs that end wrongly by chance; each set of packages runs until "
+            "the answer is clear",
+        ),
+        RESOLVING[0],
+        argument(
+            "--build", action="append", default=[], type=package, metavar="NAME",
+            help="a package that may be built from its source release (repeatable)",
+        ),
+        JSON,
+        epilog="exit code: 0 if a release was found; 1 if both sides end in the same way",
+    )  # fmt: skip
     compare = add(
         commands, "compare", "upgrade.compare_command",
         "compare the records of two runs, cell by cell; nothing is run",

@@ -1,0 +1,74 @@
+"""Where an outcome changes along a line of states, found with as few questions as possible.
+
+Each edge between two neighbouring states has a chance of being the one. A question about a state
+moves these chances to one side of it (Bayes), so an oracle that is sometimes wrong is only asked
+more often. With an oracle that is never wrong, and equal chances, this is bisection.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CERTAIN = 0.999
+"""The chance from which on an edge counts as found."""
+FAIR = 0.5
+
+
+class Search:
+    """The search for the edge among states 0 to n: the first is unchanged, the last is changed."""
+
+    def __init__(self, weights: Sequence[float], noise: float = 0.0) -> None:
+        """Begin a search.
+
+        Args:
+            weights: how likely each edge is, relative to the others; edge k is between the
+                states k and k + 1
+            noise: the share of wrong answers, below a half
+        """
+        total = sum(weights)
+        self.chances = [weight / total for weight in weights]
+        self.noise = noise
+        self.skipped: set[int] = set()
+
+    def next(self) -> int | None:
+        """The state to ask about: its answer tells most; None if no further answer would help."""
+        if max(self.chances) >= CERTAIN:
+            return None
+        halves = [
+            (abs(below - FAIR), state)
+            for state, below in enumerate(accumulate(self.chances[:-1]), start=1)
+            if state not in self.skipped and 0 < below < 1
+        ]
+        return min(halves)[1] if halves else None
+
+    def saw(self, state: int, *, changed: bool) -> None:
+        """The answer about a state: whether the edge is before it."""
+        right, wrong = 1 - self.noise, self.noise
+        chances = [
+            chance * (right if (state > edge) is changed else wrong)
+            for edge, chance in enumerate(self.chances)
+        ]
+        total = sum(chances)
+        self.chances = [chance / total for chance in chances]
+
+    def skip(self, state: int) -> None:
+        """A state that cannot be asked about."""
+        self.skipped.add(state)
+
+    def answer(self) -> tuple[int, int]:
+        """The states around the edge: the last unchanged and the first changed one.
+
+        They are not neighbours if states between them could not be asked about.
+        """
+        order = sorted(range(len(self.chances)), key=lambda edge: -self.chances[edge])
+        taken, certain = [], 0.0
+        for edge in order:
+            if certain >= CERTAIN:
+                break
+            taken.append(edge)
+            certain += self.chances[edge]
+        return min(taken), max(taken) + 1

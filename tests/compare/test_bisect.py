@@ -1,0 +1,276 @@
+"""Bisections in a lab: tiny packages on an index on loopback, and a cell that only pretends."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import random
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gradmatrix.compare import resolution
+from gradmatrix.compare.bisect import Bisection, Found
+from gradmatrix.compare.sides import Side
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Build
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.run import pool
+from gradmatrix.run.project import Project
+from gradmatrix.run.server import Answer, Request
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.environment import Environment
+from tests.factories import make_observation, make_raised
+from tests.fakes.package_index import PackageIndex
+from tests.pretended import TRAINED, PretendedServer, Watcher, World, pretend
+from tests.upgrading import PLAIN, make_checkout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from gradmatrix.core.model import Lock
+    from gradmatrix.measure.statistics import Key
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+DAY = dt.date(2025, 12, 31)
+FAILS = Answer(
+    make_observation(
+        raised=make_raised("element 0 of tensors does not require grad"), reached="step"
+    ),
+    Ended(exit=0),
+    wall_s=0.5,
+)
+Versions = dict[str, int]
+"""Every release of the lab is a number."""
+
+
+@dataclass
+class Lab:
+    """The index, and what decides how the cell ends."""
+
+    root: Path
+    index: PackageIndex
+    fails: Callable[[Versions], bool] = lambda _: False
+    broken: Callable[[Versions], bool] = lambda _: False
+    """Whether the scenario cannot be imported."""
+    runs: list[Versions] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def add(self, name: str, releases: int, *needs: str, yanked: Sequence[int] = ()) -> None:
+        """Releases 1 to n of a package, one each day."""
+        for number in range(1, releases + 1):
+            day = dt.date(2025, 1, 1) + dt.timedelta(days=number)
+            requires = tuple(need.format(number) for need in needs)
+            self.index.add(name, f"{number}", f"{day}", requires=requires, yanked=number in yanked)
+
+    def side(self, name: str, *asked: str, python: str = PYTHON) -> resolution.Resolved:
+        """A side, resolved."""
+        project = Project.at(self.root)
+        texts = ("torch", *asked)
+        side = Side(name=name, python=python, as_of=DAY, requirements=texts, asked=texts)
+        return resolution.resolved(
+            side, project.index, self.root / "side-locks", project.locks_folder
+        )
+
+    def bisect(
+        self, good: Sequence[str], bad: Sequence[str], key: Key = PLAIN, **facts: float
+    ) -> Found:
+        """The answer for the cell."""
+        project = Project.at(self.root)
+        (scenario,) = project.chosen_scenarios()
+        sides = self.side("good", *good), self.side("bad", *bad)
+        search = Bisection(
+            project, *sides, scenario, key, Watcher(), self.told.append, noise=facts.get("noise", 0)
+        )
+        return search.run()
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """A lab with torch 1, whose cell trains."""
+    pretend(monkeypatch)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    installed: dict[str, Versions] = {}
+    with PackageIndex() as index:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
+        monkeypatch.delenv("UV_FIND_LINKS", raising=False)
+        lab = Lab(make_checkout(tmp_path), index)
+        lab.add("torch", 1)
+
+        def ensure(lock: Lock, _locks: Path, place: Path, *_: object, **__: object) -> Environment:
+            installed[lock.stack] = {each.name: int(each.version) for each in lock.packages}
+            python = place / lock.stack / "python"
+            return Environment(python, Build.CPU, None, installed=True)
+
+        class Server(PretendedServer):
+            """Its answers depend on the packages of its environment."""
+
+            versions: Versions
+
+            def run(self, request: Request) -> Answer:
+                super().run(request)
+                lab.runs.append(self.versions)
+                return FAILS if lab.fails(self.versions) else TRAINED
+
+        def server(
+            python: Path, scripts: Sequence[Path], *_: object, fork: bool, ahead: Sequence[Path]
+        ) -> Server:
+            world, versions = World(), installed[python.parent.name]
+            if lab.broken(versions):
+                world.raises = {each.stem: make_raised("broken") for each in scripts}
+            started = Server(world, scripts, ahead, fork=fork)
+            started.versions = versions
+            return started
+
+        monkeypatch.setattr(pool, "Server", server)
+        monkeypatch.setattr(environment, "ensure", ensure)
+        yield lab
+
+
+def edges(found: Found) -> list[tuple[str, str | None, str]]:
+    """The packages with their two releases."""
+    return [(each.package, each.before, each.after) for each in found.edges]
+
+
+def test_the_release_of_one_package(lab: Lab) -> None:
+    """⌈log₂ n⌉ + 2 sets of packages at most, and nothing else differs between the neighbours."""
+    lab.add("alpha", 30)
+    lab.fails = lambda versions: versions["alpha"] >= 19
+    found = lab.bisect(["alpha==1"], ["alpha==30"])
+    assert [("alpha", "18", "19")] == edges(found)
+    (edge,) = found.edges
+    assert (("trains", "step:exception"), ()) == (edge.ends, edge.also)
+    assert (dt.date(2025, 1, 19), dt.date(2025, 1, 20)) == (
+        edge.before_released,
+        edge.after_released,
+    )
+    assert found.probes <= 5 + 2
+
+
+def test_sides_may_be_given_the_other_way_round(lab: Lab) -> None:
+    """A release that mends something is found by going down."""
+    lab.add("alpha", 9)
+    lab.fails = lambda versions: versions["alpha"] < 4
+    assert [("alpha", "4", "3")] == edges(lab.bisect(["alpha==9"], ["alpha==1"]))
+
+
+def test_equal_ends_are_an_answer(lab: Lab) -> None:
+    """Nothing else runs."""
+    lab.add("alpha", 9)
+    found = lab.bisect(["alpha==1"], ["alpha==9"])
+    assert ((), 0, 2) == (found.edges, found.probes, len(lab.runs))
+
+
+@pytest.mark.slow
+def test_one_of_sixty_packages_in_ten_sets(lab: Lab) -> None:
+    """Nobody named it; it came with another one."""
+    for number in range(59):
+        lab.add(f"p{number}", 2)
+    lab.add("root", 2, "hidden=={}")
+    lab.add("hidden", 2)
+    lab.fails = lambda versions: versions["hidden"] == 2
+    asked = [f"p{number}" for number in range(59)]
+    found = lab.bisect(
+        [*(f"{name}==1" for name in asked), "root==1"],
+        [*(f"{name}==2" for name in asked), "root==2"],
+    )
+    assert (61, 10) == (found.differing, max(10, found.probes))
+    assert {each.package for each in found.edges} <= {"root", "hidden"}
+
+
+def test_a_transitive_package(lab: Lab) -> None:
+    """It moved with the package that was asked for, and is enough alone."""
+    lab.add("asked", 4, "below>={}")
+    lab.add("below", 8)
+    lab.fails = lambda versions: versions["below"] >= 6
+    found = lab.bisect(["asked==1", "below==1"], ["asked==4", "below==8"])
+    assert [("below", "5", "6")] == edges(found)
+
+
+def test_two_packages_that_change_it_only_together(lab: Lab) -> None:
+    """Both are named, each with its release."""
+    for name in ("alpha", "beta", "gamma", "delta"):
+        lab.add(name, 8)
+    lab.fails = lambda versions: versions["alpha"] >= 3 and versions["delta"] >= 6
+    names = ("alpha", "beta", "gamma", "delta")
+    found = lab.bisect([f"{n}==1" for n in names], [f"{n}==8" for n in names])
+    assert [("alpha", "2", "3"), ("delta", "5", "6")] == edges(found)
+
+
+def test_a_set_that_does_not_resolve_is_skipped(lab: Lab) -> None:
+    """The resolver's proof is kept; releases around the edge that cannot run are named."""
+    lab.add("alpha", 9, yanked=(6,))
+    lab.index.add("alpha", "5.5", "2025-01-06", requires=("missing",))
+    lab.broken = lambda versions: versions["alpha"] == 5
+    lab.fails = lambda versions: versions["alpha"] >= 5
+
+    def at(version: str) -> list[str]:
+        return [f"alpha=={version}"]
+
+    # 5.5 is no number: it never gets as far as an environment
+    found = lab.bisect(at("1"), at("9"))
+    assert [("alpha", "4", "7")] == edges(found)
+    assert ("5", "5.5") == found.edges[0].between
+    assert any("missing" in each.why for each in found.skipped)
+    assert any("import:" in each.why for each in found.skipped)
+
+
+def test_a_second_bisection_runs_nothing_again(lab: Lab) -> None:
+    """Every set of packages is a record with a lock of its own."""
+    lab.add("alpha", 16)
+    lab.fails = lambda versions: versions["alpha"] >= 7
+    first = lab.bisect(["alpha==1"], ["alpha==16"])
+    runs = len(lab.runs)
+    assert (first, runs) == (lab.bisect(["alpha==1"], ["alpha==16"]), len(lab.runs))
+
+
+def test_pythons_must_be_equal(lab: Lab) -> None:
+    """A bisection moves packages."""
+    lab.add("alpha", 2)
+    project = Project.at(lab.root)
+    (scenario,) = project.chosen_scenarios()
+    sides = lab.side("good", "alpha==1"), lab.side("bad", "alpha==2", python="3.12")
+    with pytest.raises(UserError, match=r"3\.12"):
+        Bisection(project, *sides, scenario, PLAIN, Watcher(), lab.told.append).run()
+
+
+@pytest.mark.slow
+def test_random_culprits(lab: Lab) -> None:
+    """Random culprits among five packages: none is wrong."""
+    names = [f"p{number}" for number in range(5)]
+    for name in names:
+        lab.add(name, 12)
+    chance = random.Random(11)  # noqa: S311
+    for needed in itertools.chain([1] * 4, [2] * 4):
+        culprits = {name: chance.randint(2, 12) for name in sorted(chance.sample(names, needed))}
+        lab.fails = lambda versions, these=culprits: all(  # type: ignore[misc]
+            versions[name] >= release for name, release in these.items()
+        )
+        found = lab.bisect([f"{name}==1" for name in names], [f"{name}==12" for name in names])
+        wanted = {(name, str(release - 1), str(release)) for name, release in culprits.items()}
+        assert wanted == set(edges(found))
+        for path in (lab.root / ".gradmatrix" / "upgrade" / "records").glob("*"):
+            path.unlink()
+
+
+@pytest.mark.slow
+def test_a_cell_that_ends_wrongly_one_time_in_ten(lab: Lab) -> None:
+    """Of six searches none names another release. The two sides themselves end rightly."""
+    lab.add("alpha", 12)
+    chance = random.Random(5)  # noqa: S311
+    for _ in range(6):
+        culprit = chance.randint(2, 12)
+
+        def fails(versions: Versions, culprit: int = culprit) -> bool:
+            wrong = 1 < versions["alpha"] < 12 and chance.random() < 0.1
+            return (versions["alpha"] >= culprit) is not wrong
+
+        lab.fails = fails
+        for path in (lab.root / ".gradmatrix" / "upgrade" / "records").glob("*"):
+            path.unlink()
+        found = lab.bisect(["alpha==1"], ["alpha==12"], noise=0.1)
+        assert [("alpha", f"{culprit - 1}", f"{culprit}")] == edges(found)

@@ -1,0 +1,62 @@
+"""The search for an edge: few questions, and no wrong answer from an oracle that errs."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradmatrix.judge.edge import Search
+
+
+@given(st.integers(1, 200), st.data())
+def test_without_errors_it_is_bisection(edges: int, data: st.DataObject) -> None:
+    """At most ⌈log₂ n⌉ questions, and the right answer."""
+    edge = data.draw(st.integers(0, edges - 1))
+    search, questions = Search([1.0] * edges), 0
+    while (state := search.next()) is not None:
+        search.saw(state, changed=state > edge)
+        questions += 1
+    assert (edge, edge + 1) == search.answer()
+    assert questions <= math.ceil(math.log2(edges))
+
+
+def test_a_likely_edge_is_found_sooner() -> None:
+    """Two questions, among a hundred edges."""
+    search, questions = Search([300.0, *[1.0] * 99]), 0
+    while (state := search.next()) is not None:
+        search.saw(state, changed=True)
+        questions += 1
+    assert ((0, 1), 1) == (search.answer(), questions)
+
+
+@given(st.integers(2, 40), st.data())
+def test_skipped_states_leave_a_range_around_the_edge(edges: int, data: st.DataObject) -> None:
+    """The range holds the edge, and only states that were skipped are in it."""
+    edge = data.draw(st.integers(0, edges - 1))
+    broken = data.draw(st.sets(st.integers(1, edges - 1)))
+    search = Search([1.0] * edges)
+    while (state := search.next()) is not None:
+        if state in broken:
+            search.skip(state)
+        else:
+            search.saw(state, changed=state > edge)
+    low, high = search.answer()
+    assert low <= edge < high
+    assert set(range(low + 1, high)) <= broken
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+def test_an_oracle_that_errs_is_asked_until_it_is_clear(noise: float) -> None:
+    """A thousandth of the answers may be wrong: of 400, at most four."""
+    chance, wrong = random.Random(7), 0  # noqa: S311
+    for _ in range(400):
+        edge = chance.randrange(20)
+        search = Search([1.0] * 20, noise)
+        while (state := search.next()) is not None:
+            search.saw(state, changed=(state > edge) is (chance.random() >= noise))
+        wrong += search.answer() != (edge, edge + 1)
+    assert wrong <= 4
