@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.compare import resolution
-from gradmatrix.compare.bisect import Bisection, Found
+from gradmatrix.compare.bisect import Bisection
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gradmatrix.core.model import Lock
+    from gradmatrix.judge.edge import Found
     from gradmatrix.measure.statistics import Key
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

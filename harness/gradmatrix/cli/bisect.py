@@ -10,7 +10,7 @@ from gradmatrix.cli.options import print_json
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, what_moves
 from gradmatrix.compare import upgrade
-from gradmatrix.compare.bisect import Bisection, Found
+from gradmatrix.compare.bisect import Bisection
 from gradmatrix.compare.sides import Reading
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import counted, plain
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from gradmatrix.compare.bisect import Edge, End
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.core.model import Scenario
+    from gradmatrix.judge.edge import Edge, End, Found
     from gradmatrix.run.project import Project
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DOCUMENTS = {
     "run": "publish.formats.Document",
     "table": "publish.formats.Document",
-    "bisect": "compare.bisect.Found",
+    "bisect": "judge.edge.Found",
     "isolation": "cli.documents.Isolation",
     "list": "cli.documents.Listing",
     "why CELL": "publish.rows.Row",

@@ -7,7 +7,6 @@ installed and run by itself, so nothing of an earlier one is left in it.
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from packaging.version import Version
 from gradmatrix.compare import resolution, sides
 from gradmatrix.compare.upgrade import SideRun, ended, folder_of, with_partners
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
     NOT_INSTALLED,
@@ -30,7 +28,7 @@ from gradmatrix.core.outcomes import (
 )
 from gradmatrix.core.text import one_line
 from gradmatrix.judge.diagnosis import diagnose
-from gradmatrix.judge.edge import Search
+from gradmatrix.judge.edge import Edge, End, Found, Search, Skipped
 from gradmatrix.judge.versions import packages_moved
 from gradmatrix.run.plan import Selection
 from gradmatrix.stacks import environment
@@ -41,6 +39,7 @@ from gradmatrix.stacks.index import admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from gradmatrix.compare.resolution import Resolved
@@ -58,59 +57,6 @@ MOST_DRAGGED = 4
 """The most packages that are tried alone, of those that came along with the one that was found."""
 Moved = dict[str, str]
 """Packages at other versions than on the good side, by name."""
-
-
-class End(Frozen, frozen=True):
-    """One of the two sides, and how the cell ends there."""
-
-    name: str
-    outcome: str
-    gradient: str | None
-    message: str
-    why: tuple[str, ...]
-    """The diagnosis; empty if there is none."""
-
-
-class Skipped(Frozen, frozen=True):
-    """A set of packages that could not be judged."""
-
-    what: str
-    why: str
-
-
-class Edge(Frozen, frozen=True, kw_only=True):
-    """Two releases of a package between which the outcome changes."""
-
-    package: str
-    before: str | None
-    """The last release that ends as the good side does; None if that has no such package."""
-    before_released: dt.date | None = None
-    after: str
-    """The first release that ends differently."""
-    after_released: dt.date | None = None
-    ends: tuple[str, str]
-    """The outcomes with these two releases."""
-    also: tuple[str, ...] = ()
-    """What else differs between these two runs, because it cannot stay."""
-    between: tuple[str, ...] = ()
-    """The releases between them, which could not be judged."""
-
-
-class Found(Frozen, frozen=True, kw_only=True):
-    """The answer. More than one edge means that all of them are needed together."""
-
-    schema: int = 1
-    cell: str
-    """SCENARIO/VARIANT/DEVICE."""
-    good: End
-    bad: End
-    differing: int
-    """The packages that differ between the two sides."""
-    edges: tuple[Edge, ...]
-    """Empty if both sides end in the same way."""
-    skipped: tuple[Skipped, ...]
-    probes: int
-    """The sets of packages that were run, without the two sides."""
 
 
 @dataclass(frozen=True)

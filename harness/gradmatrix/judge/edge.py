@@ -7,8 +7,11 @@ more often. With an oracle that is never wrong, and equal chances, this is bisec
 
 from __future__ import annotations
 
+import datetime as dt
 from itertools import accumulate
 from typing import TYPE_CHECKING
+
+from gradmatrix.core.observation import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,3 +75,56 @@ class Search:
             taken.append(edge)
             certain += self.chances[edge]
         return min(taken), max(taken) + 1
+
+
+class End(Frozen, frozen=True):
+    """One of the two sides, and how the cell ends there."""
+
+    name: str
+    outcome: str
+    gradient: str | None
+    message: str
+    why: tuple[str, ...]
+    """The diagnosis; empty if there is none."""
+
+
+class Skipped(Frozen, frozen=True):
+    """A set of packages that could not be judged."""
+
+    what: str
+    why: str
+
+
+class Edge(Frozen, frozen=True, kw_only=True):
+    """Two releases of a package between which the outcome changes."""
+
+    package: str
+    before: str | None
+    """The last release that ends as the good side does; None if that has no such package."""
+    before_released: dt.date | None = None
+    after: str
+    """The first release that ends differently."""
+    after_released: dt.date | None = None
+    ends: tuple[str, str]
+    """The outcomes with these two releases."""
+    also: tuple[str, ...] = ()
+    """What else differs between these two runs, because it cannot stay."""
+    between: tuple[str, ...] = ()
+    """The releases between them, which could not be judged."""
+
+
+class Found(Frozen, frozen=True, kw_only=True):
+    """The answer. More than one edge means that all of them are needed together."""
+
+    schema: int = 1
+    cell: str
+    """SCENARIO/VARIANT/DEVICE."""
+    good: End
+    bad: End
+    differing: int
+    """The packages that differ between the two sides."""
+    edges: tuple[Edge, ...]
+    """Empty if both sides end in the same way."""
+    skipped: tuple[Skipped, ...]
+    probes: int
+    """The sets of packages that were run, without the two sides."""
