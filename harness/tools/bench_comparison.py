@@ -580,10 +580,10 @@ def _run(
 SCRIPT = Path(__file__).parent / "faults" / "slower.py"
 MEASURING = (("race", "Measurement"), ("servers", "make_servers"))
 """Where the measuring code of the host starts, in the package ``measure``."""
-EARLIER = {"6b90246be05d": "2c389ab4d646"}
-"""An earlier digest, which the published trials have -> today's. The code behind both was compared
-by its syntax trees. Names differ, the words of some notices, and that a script which has already
-ended is not killed again; how time is measured is the same."""
+EARLIER = {"e61e95e0baa6": "bb9bdace11bd"}
+"""An earlier digest, which trials of the ledger have -> today's. The code behind both was compared
+by its syntax trees: the environment variables of a server are now put together in ``run.pool``, and
+are the same for this script. How time is measured is the same."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
 AMONG = 2

@@ -277,10 +277,11 @@ def test_without_a_pull_request_the_file_is_compared_with_what_is_named(pull: Pu
     ],
 )
 def test_wrong_inputs_are_one_error(pull: Pull, inputs: dict[str, str], told: str) -> None:
-    """It is shown above the run."""
+    """It is shown above the run, and nothing is installed before."""
     code, runner = pull.run(**inputs)  # type: ignore[arg-type]
     assert (2, 1) == (code, runner.log.count("::error"))
     assert f"::error title=gradmatrix::{told}" in runner.log
+    assert ["Check the inputs"] == runner.ran
 
 
 @pytest.mark.parametrize("there", ["matrix.toml", "--scenario t5_classifier"])
