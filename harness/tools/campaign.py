@@ -302,9 +302,9 @@ def processes_below(folder: Path) -> dict[int, str]:
 def children_of(pid: int) -> list[int]:
     """The processes that a process started."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, task.read_text(encoding="ascii").split())
+    with contextlib.suppress(OSError):  # the process has ended, or one of its threads
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (thread / "children").read_text(encoding="ascii").split())
     return found
 
 
