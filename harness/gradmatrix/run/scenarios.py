@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,10 +89,14 @@ def load(path: Path) -> Scenario:
     )
 
 
+_parsed = cache(Requirement)
+"""Every cell of a scenario names the same few requirements."""
+
+
 def unmet(variant: Variant, lock: Lock) -> str | None:
     """The first requirement of ``variant`` that ``lock`` does not meet; None if it meets all."""
     for text in variant.needs:
-        requirement = Requirement(text)
+        requirement = _parsed(text)
         version = lock.version(canonicalize_name(requirement.name))
         if version is None:
             return f"needs {text}, which this stack does not have"
