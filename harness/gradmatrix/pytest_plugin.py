@@ -121,7 +121,7 @@ def summary(seen: Watch) -> str:
 
     if not seen.ended:
         return ""
-    found = seen.finding
+    found = seen.judged
     whole = found.observation
     if whole is None or not (whole.steps or whole.updates or whole.backward):
         return ""

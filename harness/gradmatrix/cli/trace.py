@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +25,6 @@ from gradmatrix.core.outcomes import NO_DEVICE, Outcome
 from gradmatrix.core.text import counted, one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
-from gradmatrix.judge.versions import remedy_near
 from gradmatrix.publish.rows import rows_of
 from gradmatrix.publish.search import Search
 from gradmatrix.publish.site.messages import messages, searched, text_of
@@ -38,7 +36,7 @@ from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
-from gradmatrix.trace.trace import Finding, finish, headline, report
+from gradmatrix.trace.trace import Finding, finish, headline, published_remedy, report
 
 IS_CELL = re.compile(r"\S*/\S*")
 """What names a cell, or should; everything else is a message."""
@@ -69,16 +67,6 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
     else:
         show_finding(finding, Console(stderr=True, highlight=False))
     return finding.exit_code
-
-
-def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
-    """A remedy from the published matrix; None if there is no remedy or no matrix."""
-    try:
-        published = project.published(project.store.everything().values())
-    except (OSError, UserError):
-        return None
-    comparable = replace(published, locks=project.comparable(published.locks))
-    return remedy_near(comparable, diagnosis, seen.environment)
 
 
 def show_finding(finding: Finding, console: Console) -> None:
