@@ -19,7 +19,6 @@ from gradmatrix.cli.history import judged_claims
 from gradmatrix.cli.options import print_bytes, print_json, refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
-from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_DEVICE, Outcome
 from gradmatrix.core.text import counted, one_line, tally, versioned
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
 
     from gradmatrix.cli.documents import FoundMessage
     from gradmatrix.core.model import Published, Record
-    from gradmatrix.core.observation import Observation
-    from gradmatrix.judge.causes import Remedy
-    from gradmatrix.judge.diagnosis import Diagnosis
     from gradmatrix.run.project import Project
     from gradmatrix.trace.check import Checked, Report
     from gradmatrix.trace.reproduce import Reproduced
