@@ -32,7 +32,6 @@ from msgspec.structs import asdict, replace
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.observation import Observation
 from gradmatrix.core.text import counted, few
-from gradmatrix.judge.causes import explain
 from gradmatrix.observe import source, trace
 from gradmatrix.observe.observer import Observer
 from gradmatrix.observe.replaced import replace as put
@@ -46,6 +45,7 @@ from gradmatrix.trace.trace import (
     Process,
     begins_late,
     conclude,
+    explained,
     headline,
     published_remedy,
     report,
@@ -574,7 +574,7 @@ def advised(finding: Finding) -> Finding:
     if finding.diagnosis is None or finding.observation is None:
         return finding
     remedy = published_remedy(matrix(), finding.diagnosis, finding.observation)
-    return replace(finding, explanation=explain(finding.diagnosis, remedy))
+    return replace(finding, explanation=explained(finding.diagnosis, remedy))
 
 
 @cache

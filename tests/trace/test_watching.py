@@ -131,7 +131,7 @@ try:
     with gradmatrix.watch() as closed:
         Closing(net.parameters(), lr=0.1).step(lambda: net(torch.ones(2, 4)).sum().backward())
 except RuntimeError:
-    found["remedy"] = [closed.finding.explanation[-1], str(closed)]
+    found["remedy"] = [closed.finding.explanation[-2], str(closed)]
 errors = []
 for wrong in (
     lambda: gradmatrix.watch(0), lambda: gradmatrix.watch("4"), lambda: gradmatrix.watch().outcome,

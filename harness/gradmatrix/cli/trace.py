@@ -123,6 +123,7 @@ def find_message(query: str, project: Project, console: Console, *, as_json: boo
     if len(best) > MOST_MESSAGES:
         more = counted(len(best) - MOST_MESSAGES, "other message")
         console.print(f"{more} of the matrix share words with it. More words narrow it down.")
+    console.print("Which cause is yours? gradmatrix trace SCRIPT looks at your own script.")
     return 0
 
 

@@ -194,7 +194,7 @@ def conclude(
         steps_per_s=speed(seen.step_times_s) if seen is not None else None,
         peak_memory_bytes=seen.peak_memory_bytes if seen is not None else None,
         diagnosis=diagnosis,
-        explanation=explain(diagnosis, remedy) if diagnosis is not None else (),
+        explanation=explained(diagnosis, remedy) if diagnosis is not None else (),
         learns=learning if still else (),
         does_not_learn=still if learning else (),
         remarks=remarks,
@@ -202,6 +202,12 @@ def conclude(
         trouble=(*left.trouble, *(seen.observer_errors if seen is not None else ())),
         observation=whole,
     )
+
+
+def explained(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
+    """A diagnosis in sentences, and where to read how the remedy is written."""
+    code = () if remedy is None else (f"Its code: gradmatrix capsule {remedy.cell} --any",)
+    return (*explain(diagnosis, remedy), *code)
 
 
 def observed(processes: Sequence[Process], *, failed: bool) -> Observation | None:
