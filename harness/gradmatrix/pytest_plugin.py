@@ -84,7 +84,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
     if asked and line:
         item.user_properties.append((PROPERTY, line))
     if raised is not None:
-        if marker is not None or line:
+        if (marker is not None or line) and str(block) not in str(raised):
             item.add_report_section("call", "gradmatrix", str(block))
         raise raised
     if marker is not None and (problem := problem_of(block, ignore)):
@@ -121,7 +121,7 @@ def summary(seen: Watch) -> str:
 
     if not seen.ended:
         return ""
-    found = seen.finding
+    found = seen.judged
     whole = found.observation
     if whole is None or not (whole.steps or whole.updates or whole.backward):
         return ""

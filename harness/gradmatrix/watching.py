@@ -16,11 +16,12 @@ import re
 import sys
 import time
 import weakref
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,17 @@ from gradmatrix.observe.source import nodes as all_nodes
 from gradmatrix.observe.torches import ModuleTree, Trouble, named
 from gradmatrix.stacks.interpreter import refuse_old_torch
 from gradmatrix.trace.running import AUDIT
-from gradmatrix.trace.trace import Finding, Left, Process, begins_late, conclude, headline, report
+from gradmatrix.trace.trace import (
+    Finding,
+    Left,
+    Process,
+    begins_late,
+    conclude,
+    explained,
+    headline,
+    published_remedy,
+    report,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,6 +60,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Gradient
     from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.run.project import Project
 
 MOST_NAMES = 6
 LATE = ", or only after the steps that are looked at (watch them in a block of their own)"
@@ -66,17 +78,25 @@ class watch:  # noqa: N801  (it is used like a function)
 
     Raises:
         UserError: if torch is not installed, if ``steps`` is no number from 1 on, or if this
-            process is watched already.
+            process is watched already. A block inside of another one is fine if it begins before
+            that one's first step: both see the same.
     """
 
     modules: ModuleTree | None = None
     """Which modules contain which, if all of them are followed, also between blocks."""
     current: watch | None = None
-    """The block that is being watched."""
+    """The innermost block that is being watched."""
     gives_way = False
-    """It ends if another block begins inside of it."""
+    """It ends if another block begins inside of it and cannot share its observer."""
+    shares = True
+    """A block that begins inside of it before the first step shares its observer."""
     only_training = False
     """It has no finding if nothing was to be trained: no optimizer was built, nothing changed."""
+
+    observer: Observer
+    """Of a block that has begun and not ended."""
+    owner: watch
+    """The outermost block that has this observer."""
 
     def __init__(self, steps: int | None = None) -> None:
         __tracebackhide__ = True
@@ -97,15 +117,45 @@ class watch:  # noqa: N801  (it is used like a function)
 
     def __enter__(self) -> Self:
         __tracebackhide__ = True
-        if watch.current is not None and watch.current.gives_way:
-            watch.current.end(None)
-        if watch.current is not None or "gradmatrix_observe" in sys.modules:
+        if "gradmatrix_observe" in sys.modules:
             raise UserError(
                 "This process is watched already.",
-                cause="watch() stands inside of watch(), in a test that is marked `trains`, or in "
-                "a script that gradmatrix trace runs",
-                next_step="watch one block at a time",
+                cause="gradmatrix trace runs this script",
+                next_step="run it without gradmatrix trace, or take watch() out of it",
             )
+        while (outer := watch.current) is not None and (
+            hasattr(self, "observer") or not outer.may_be_shared
+        ):
+            if not outer.gives_way:
+                raise UserError(
+                    "This process is watched already.",
+                    cause="watch() stands inside of watch(), or in a test that is marked `trains`, "
+                    "and that one has seen a step",
+                    next_step="begin the inner one before the first step, or leave one of them out",
+                )
+            outer.end(None)
+        self._finding, self._began_training, self._began = None, False, time.perf_counter()
+        self._outer = outer
+        if outer is None:
+            self.owner = self
+            self._begin()
+        else:
+            self.owner = outer.owner
+            self._share(outer.observer)
+        watch.current = self
+        from torch.optim import optimizer
+
+        self._look_once = optimizer.register_optimizer_step_pre_hook(self._first_step)
+        return self
+
+    @property
+    def may_be_shared(self) -> bool:
+        """Whether a block that begins now may see what this one sees: nothing was trained yet."""
+        return self.shares and self.observer.clock() == 1
+
+    def _begin(self) -> None:
+        """Put an observer into torch."""
+        __tracebackhide__ = True
         try:
             import torch
         except ImportError as error:
@@ -116,29 +166,29 @@ class watch:  # noqa: N801  (it is used like a function)
             ) from error
         refuse_old_torch(torch.__file__, sys.executable)
         device = "cuda" if torch.cuda.is_initialized() else "cpu"
-        self._finding, self._began_training, self._began = None, False, time.perf_counter()
-        self._observer = Observer(self.steps or AUDIT, 0, device, patient=True)
+        self.observer = Observer(self.steps or AUDIT, 0, device, patient=True)
         self._other_tests = ExitStack()
         self._other_tests.enter_context(without_other_tests())
-        self._before_backward = self._observer.backward.before
-        self._observer.backward.before = self._first_backward
-        self._observer.__enter__()
-        watch.current = self
-        from torch.optim import optimizer
+        self._before_backward = self.observer.backward.before
+        self.observer.backward.before = self.first_backward
+        self.observer.__enter__()
 
-        self._look_once = optimizer.register_optimizer_step_pre_hook(self._first_step)
-        return self
+    def _share(self, observer: Observer) -> None:
+        """See what an outer block sees, and as many steps as this one asks for."""
+        self.observer = observer
+        most = max(observer.audit, self.steps or AUDIT)
+        observer.audit = observer.updates.audit = observer.skip = most
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:  # fmt: skip
-        if watch.current is self:
-            self.end(error)
+        while watch.current is not None and hasattr(self, "observer"):
+            watch.current.end(error)  # those inside of it may not have been told
 
     def end(self, error: BaseException | None) -> None:
         """Stop watching, and judge what was seen; ``error`` is what ended the block."""
-        watched, watch.current = self._observer, None
+        watched, watch.current = self.observer, self._outer
         asked = bool(watched.backward.calls)
         made = watched.steps + watched.updates.updates
         # A test may ask for gradients to look at them.
@@ -146,7 +196,8 @@ class watch:  # noqa: N801  (it is used like a function)
         if judged:
             self._first_step()
         self._look_once.remove()
-        watched.__exit__()
+        if self.owner is self:
+            watched.__exit__()
         if judged:
             reached = "step" if asked or watched.entered_training else "setup"
             ended = "done" if error is None else reached
@@ -154,8 +205,9 @@ class watch:  # noqa: N801  (it is used like a function)
             entries = watched.parameters.entries
             self._names.update((identity, row["name"]) for identity, row in entries.items())
             self._finding = self._judged(msgspec.convert(seen, Observation))
-        self._other_tests.close()
-        del self._observer
+        if self.owner is self:
+            self._other_tests.close()
+        del self.observer
 
     @classmethod
     def follow_modules(cls) -> Callable[[], None]:
@@ -173,9 +225,9 @@ class watch:  # noqa: N801  (it is used like a function)
 
         return end
 
-    def _first_backward(self) -> None:
+    def first_backward(self) -> None:
         """Find the modules that are older than this block; a test that does not train need not."""
-        watched = self._observer
+        watched = self.observer
         watched.backward.before = self._before_backward
         if self.modules is None:
             know_models(watched.tree)
@@ -186,13 +238,13 @@ class watch:  # noqa: N801  (it is used like a function)
     def _first_step(self, *_: object) -> None:
         if not self._began_training:
             self._began_training = True
-            if self._observer.backward.before == self._first_backward:
-                self._first_backward()
-            self._observer._guarded(self._note_frozen)  # noqa: SLF001  (a part of this)
+            if self.observer.backward.before == self.owner.first_backward:
+                self.owner.first_backward()
+            self.observer._guarded(self._note_frozen)  # noqa: SLF001  (a part of this)
 
     def _note_frozen(self) -> None:
         """Note what is frozen. A model may make its parameters anew each time it is asked."""
-        forward = self._observer.forward
+        forward = self.observer.forward
         roots = {id(top): top for top in map(forward.tree.top, forward.roots())}
         names = named(list(roots.values()))[1]
         self._names = {
@@ -215,6 +267,15 @@ class watch:  # noqa: N801  (it is used like a function)
         Raises:
             UserError: if the block has not ended.
         """
+        return advised(self.judged)
+
+    @property
+    def judged(self) -> Finding:
+        """The finding without what the published matrix says, which takes a second to read.
+
+        Raises:
+            UserError: if the block has not ended.
+        """
         if self._finding is None:
             raise UserError(
                 "What watch() saw is known when its block has ended.",
@@ -231,22 +292,22 @@ class watch:  # noqa: N801  (it is used like a function)
     @property
     def outcome(self) -> str:
         """An outcome such as ``trains`` or ``gradient:partial``."""
-        return self.finding.outcome
+        return self.judged.outcome
 
     @property
     def gradient(self) -> Gradient | None:
         """The gradient status."""
-        return self.finding.gradient
+        return self.judged.gradient
 
     @property
     def diagnosis(self) -> Diagnosis | None:
         """Why it does not train."""
-        return self.finding.diagnosis
+        return self.judged.diagnosis
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The gradient table: one row for each parameter."""
-        seen = self.finding.observation
+        seen = self.judged.observation
         return [asdict(parameter) for parameter in seen.parameters] if seen is not None else []
 
     def to_frame(self) -> pd.DataFrame:
@@ -258,13 +319,13 @@ class watch:  # noqa: N801  (it is used like a function)
     @property
     def step_times_s(self) -> tuple[float, ...]:
         """Seconds of each step after those that were looked at."""
-        seen = self.finding.observation
+        seen = self.judged.observation
         return seen.step_times_s if seen is not None else ()
 
     @property
     def peak_memory_bytes(self) -> int | None:
         """The peak since the last step that was looked at: of the GPU if it is used."""
-        return self.finding.peak_memory_bytes
+        return self.judged.peak_memory_bytes
 
     def __str__(self) -> str:
         if self._finding is None:
@@ -284,7 +345,7 @@ class watch:  # noqa: N801  (it is used like a function)
         """
         __tracebackhide__ = True
         patterns = check_arguments(parts, ignore)
-        finding = self._without(patterns) if patterns else self.finding
+        finding = self._without(patterns) if patterns else self.judged
         seen = finding.observation
         made = 0 if seen is None else seen.steps + seen.updates
         problems = [problem for part in parts if (problem := self._problem(part, patterns))]
@@ -311,9 +372,9 @@ class watch:  # noqa: N801  (it is used like a function)
 
     def _without(self, ignore: Sequence[str]) -> Finding:
         """The finding if the parameters whose names match need not learn."""
-        seen = self.finding.observation
+        seen = self.judged.observation
         if seen is None:
-            return self.finding
+            return self.judged
         kept = tuple(
             replace(each, learns=each.learns and not matches(each.name, ignore))
             for each in seen.parameters
@@ -323,7 +384,7 @@ class watch:  # noqa: N801  (it is used like a function)
     def _problem(self, part: Any, ignore: Sequence[str]) -> str:  # noqa: ANN401
         """What is wrong with a module or a parameter; empty if all of it learns."""
         own = dict(part.named_parameters()) if hasattr(part, "parameters") else {"": part}
-        seen = self.finding.observation
+        seen = self.judged.observation
         facts = {row.name: row for row in seen.parameters} if seen is not None else {}
         still = []
         for number, parameter in own.items():
@@ -367,7 +428,8 @@ class Watched:
         self.asserts = assert_trains
         self.seen = watch(steps)
         """What was seen of the last training."""
-        self.seen.gives_way = True  # a trainer may not tell that its training failed
+        # A trainer may not tell that its training failed.
+        self.seen.gives_way, self.seen.shares = True, False
 
     def begin(self) -> None:
         """Watch from now on."""
@@ -449,11 +511,11 @@ def without_other_tests() -> Iterator[None]:
             each()
 
 
-@cache
+@lru_cache(maxsize=4)
 def nodes_of(path: str, name: str) -> tuple[tuple[Any, str], ...]:
     """Every node of a file of tests without the tests that are not called ``name``."""
     whole = all_nodes(path)
-    return tuple(source.walk(only_test(whole[0][0], name), "<module>")) if whole else ()
+    return tuple(without_tests(only_test(whole[0][0], name))) if whole else ()
 
 
 def only_test(node: Any, name: str) -> Any:  # noqa: ANN401  (a module or a class)
@@ -466,6 +528,19 @@ def only_test(node: Any, name: str) -> Any:  # noqa: ANN401  (a module or a clas
         or each.name == name
     ]
     return kept
+
+
+def without_tests(node: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401
+    """``node``, a copy by :func:`only_test`, and all below it: what tests share is walked once."""
+    yield node, "<module>"
+    for child in ast.iter_child_nodes(node):
+        yield from without_tests(child) if isinstance(child, ast.ClassDef) else below(child)
+
+
+@cache
+def below(statement: Any) -> tuple[tuple[Any, str], ...]:  # noqa: ANN401
+    """A statement of a module or a class, and all below it."""
+    return tuple(source.walk(statement, "<module>"))
 
 
 def know_models(tree: ModuleTree) -> None:
@@ -491,4 +566,21 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
 
 def told(finding: Finding) -> str:
     """What ``trace`` prints, without the versions."""
-    return "\n".join([headline(finding), *(f"  {line}" for line in report(finding)[:-1])])
+    return "\n".join([headline(finding), *(f"  {line}" for line in report(advised(finding))[:-1])])
+
+
+def advised(finding: Finding) -> Finding:
+    """The finding with what was seen to help in the published matrix."""
+    if finding.diagnosis is None or finding.observation is None:
+        return finding
+    remedy = published_remedy(matrix(), finding.diagnosis, finding.observation)
+    return replace(finding, explanation=explained(finding.diagnosis, remedy))
+
+
+@cache
+def matrix() -> Project:
+    """The matrix from which ``trace`` would advise here."""
+    from gradmatrix.run.project import Project
+
+    nothing = Namespace(root=None, matrix=None, results=None, needs="nothing")
+    return Project.of_options(nothing)

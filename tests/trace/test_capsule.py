@@ -26,6 +26,7 @@ from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule
 from tests.conftest import OLDEST, ROOT, python_of
 from tests.factories import (
+    HEALTHY,
     make_cell,
     make_lock,
     make_observation,
@@ -259,8 +260,12 @@ def test_what_shows_no_failure_is_refused(record: Record, what: str) -> None:
 
 @pytest.mark.parametrize("outcome", ["trains", "relation:disagrees"])
 def test_any_cell_that_ran_has_a_capsule(outcome: str) -> None:
-    """An option asks for it."""
-    capsule.refuse(make_record(outcome), SCENARIO, everything=True)
+    """An option asks for it. The script checks nothing."""
+    record = make_record(outcome, make_cell("stack", "sums", "twice"), observation=HEALTHY)
+    capsule.refuse(record, SCENARIO, everything=True)
+    text = written(record)
+    assert text.endswith('\n\n\nif __name__ == "__main__":\n    train()\n')
+    assert "this trains" in " ".join(text.split())
 
 
 def test_a_users_own_script_is_refused() -> None:

@@ -136,8 +136,23 @@ def test_the_active_environment_is_the_default(
     assert conda == interpreter(None, environ)
 
 
-def test_no_python_with_torch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_posix
+def test_the_environment_of_the_project_needs_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the nearest .venv, as for uv."""
+    monkeypatch.setattr(
+        "gradmatrix.stacks.interpreter.importlib.util.find_spec", lambda _name: None
+    )
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    python = pretend_python(tmp_path / ".venv", TRAINS)
+    assert python == interpreter(None, {"PATH": ""})
+
+
+def test_no_python_with_torch_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says how to name one."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         "gradmatrix.stacks.interpreter.importlib.util.find_spec", lambda _name: None
     )

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ("here",)
 
-NEEDED = ("msgspec", "packaging", "pytest", "_pytest", "pluggy", "iniconfig", "pygments", "py")
+NEEDED = (
+    "msgspec", "packaging", "filelock", "platformdirs",
+    "pytest", "_pytest", "pluggy", "iniconfig", "pygments", "py",
+)  # fmt: skip
 """What gradmatrix and pytest import here."""
 NETS = """
 import torch
@@ -49,7 +52,7 @@ def train(net, steps):
         optimizer.step()
 """
 WATCHED = """
-import json, torch
+import json, os, sys, torch
 import gradmatrix
 from nets import Anew, Net, train
 from torch.nn.modules import module
@@ -64,6 +67,7 @@ def failure(assertion):
     except AssertionError as error:
         return str(error)
 
+os.chdir(sys.argv[1])
 found, before = {}, now()
 for cut in (False, True):
     net = Net(cut)
@@ -78,11 +82,24 @@ for cut in (False, True):
         failure(lambda: seen.assert_trains(net.embed)),
     ]
 found["diagnosis"] = [seen.diagnosis.cause, seen.diagnosis.place.line, list(seen.diagnosis.text)]
+found["advice"] = seen.finding.explanation[-1]
 found["put back"] = before == now()
+with gradmatrix.watch() as outer:
+    with gradmatrix.watch(steps=6) as inner:
+        train(Net(True), 6)
+found["nested"] = [
+    [each.outcome, each.diagnosis.place.line, sorted(each.frozen), len(each.rows[0]["gradients"])]
+    for each in (outer, inner)
+]
+found["nested, put back"] = before == now()
 def inside():
     with gradmatrix.watch():
+        train(Net(False), 1)
         with gradmatrix.watch():
             pass
+def again():
+    with gradmatrix.watch() as seen, seen:
+        pass
 with gradmatrix.watch(steps=4) as few:
     train(Net(False), 2)
 found["few"] = failure(few.assert_trains)
@@ -105,10 +122,20 @@ try:
         torch.ones(1).backward()
 except RuntimeError:
     found["raised"] = raised.outcome
+class Closing(torch.optim.SGD):
+    @torch.no_grad()
+    def step(self, closure):
+        closure()
+try:
+    net = Net(False)
+    with gradmatrix.watch() as closed:
+        Closing(net.parameters(), lr=0.1).step(lambda: net(torch.ones(2, 4)).sum().backward())
+except RuntimeError:
+    found["remedy"] = [closed.finding.explanation[-2], str(closed)]
 errors = []
 for wrong in (
     lambda: gradmatrix.watch(0), lambda: gradmatrix.watch("4"), lambda: gradmatrix.watch().outcome,
-    inside, lambda: few.assert_trains("body"), lambda: few.assert_trains(ignore=[3]),
+    inside, again, lambda: few.assert_trains("body"), lambda: few.assert_trains(ignore=[3]),
 ):
     try:
         wrong()
@@ -127,8 +154,10 @@ def test_in_a_block(watch):
     seen.assert_trains()
 
 @pytest.mark.trains(steps=4)
-def test_marked():
-    train(Net(False), 4)
+def test_marked(watch):
+    with watch() as seen:
+        train(Net(False), 4)
+    seen.assert_trains()
 
 @pytest.mark.trains(ignore=["body.*"])
 def test_ignored():
@@ -220,7 +249,7 @@ def run(folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 def found(run: Callable[..., subprocess.CompletedProcess[str]], folder: Path) -> dict[str, Any]:
     """What ``WATCHED`` saw."""
     (folder / "watched.py").write_text(WATCHED)
-    ran = run("watched.py")
+    ran = run("watched.py", str(ROOT))
     assert not ran.returncode, ran.stderr
     seen: dict[str, Any] = json.loads(ran.stdout)
     return seen
@@ -252,8 +281,15 @@ def test_it_leaves_nothing_behind(found: dict[str, Any]) -> None:
     assert (True, "step:no-grad-fn") == (found["put back"], found["raised"])
 
 
+def test_a_block_inside_of_another_one_sees_the_same(found: dict[str, Any]) -> None:
+    """If it begins before the first step: as closely as the one that asks for more steps."""
+    frozen = ["embed.bias", "embed.weight"]
+    assert [["gradient:partial", 13, frozen, 6]] * 2 == found["nested"]
+    assert found["nested, put back"]
+
+
 def test_what_cannot_be_asked_is_one_sentence(found: dict[str, Any]) -> None:
-    """Also steps that never come, and a block inside of another one."""
+    """Also steps that never come, and a block that begins after the first step of another one."""
     assert found["few"].startswith("2 of 4 steps were made in the block of watch().")
     later, of_second = found["later"]
     assert "not judged: SGD; it is built at" in later
@@ -268,20 +304,33 @@ def test_what_cannot_be_asked_is_one_sentence(found: dict[str, Any]) -> None:
         "watch(steps='4') would look at nothing.",
         "What watch() saw is known when its block has ended.",
         "This process is watched already.",
+        "This process is watched already.",
         "assert_trains() was given str: 'body'.",
         "ignore has int, which is no pattern.",
     ] == [each.splitlines()[0] for each in found["errors"]]
 
 
-def test_it_says_what_trace_says(found: dict[str, Any], here: Here) -> None:
-    """The same cause, line and text."""
-    traced = here.trace(here.write(f"{NETS}\ntrain(Net(True), 6)\n"), stack=NEWEST)
+def test_it_says_what_trace_says(
+    found: dict[str, Any], here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same cause, line, text and advice."""
+    script = here.folder / here.write(f"{NETS}\ntrain(Net(True), 6)\n")
+    monkeypatch.chdir(ROOT)
+    traced = here.trace(script, stack=NEWEST)
     diagnosis = traced.found["diagnosis"]
     cause, line, text = found["diagnosis"]
+    assert traced.found["explanation"][-1] == found["advice"]
     assert [diagnosis["cause"], diagnosis["place"]["line"]] == [cause, line]
     assert [each.partition(", at ")[0] for each in diagnosis["text"]] == [
         each.partition(", at ")[0] for each in text
     ]
+
+
+def test_it_names_a_remedy_of_the_published_matrix(found: dict[str, Any]) -> None:
+    """As trace does."""
+    advice, told = found["remedy"]
+    assert "It was seen to help: t5_classifier/closure_enable_grad trains on torch-2.13." in advice
+    assert advice in told
 
 
 def test_the_plugin_of_pytest(
@@ -305,7 +354,8 @@ def test_the_plugin_of_pytest(
     assert "test_marked: trains, 4 steps, 4 of 4 parameters learn" in summary
     assert "test_fails_without_a_marker: gradient:partial, 4 steps" in summary
     assert "test_asks_for_gradients" not in summary
-    assert "2 tests train, 7 do not train all that should learn, 3 train nothing" in summary
+    assert "test_in_a_block: trains, 4 steps" in summary
+    assert "3 tests train, 7 do not train all that should learn, 2 train nothing" in summary
     of_one = ran.stdout.partition("test_never_steps ____")[2].partition("Learning:")[0]
     assert "but its step never ran; it is built at test_some.py:" in of_one
 

@@ -132,7 +132,7 @@ CELL = argument(
 PYTHON = argument(
     "--python", type=Path, metavar="PATH",
     help="the Python, or its environment's folder (default: the first one with torch among this "
-    "Python, VIRTUAL_ENV, CONDA_PREFIX and PATH)",
+    "Python, VIRTUAL_ENV, CONDA_PREFIX, the nearest .venv upwards from here, and PATH)",
 )  # fmt: skip
 SESSIONS = argument(
     "sessions", metavar="SESSIONS", help="a file with the output of nox -t all --list --json, or -"

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 MISTYPED = re.compile(r"argument COMMAND: invalid choice: '(.*)' \(choose from (.*)\)")
 """What argparse says of an unknown command."""
+EXAMPLES = """
+where to begin:
+  gradmatrix trace train.py          why does my script not train?
+  gradmatrix why "error message"     what helps against it?
+  gradmatrix check                   which known problems has my environment?
+  gradmatrix upgrade . --to latest   may I upgrade?
+  gradmatrix COMMAND --help          the options of a command
+"""
 Family = Callable[["Commands"], None]
 FAMILIES: tuple[Family, ...] = (register,)
 """What adds the commands of ``gradmatrix``; ``python -m tools`` has others."""
@@ -110,7 +118,10 @@ def lacks(name: str | None) -> UserError:
 
 def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
     """The command line."""
-    top = Parser(prog="gradmatrix", description="Which training stacks really train?")
+    top = Parser(
+        prog="gradmatrix", description="Which training stacks really train?", epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     top.add_argument("--version", action="version", version=f"gradmatrix {__version__}")
     commands = top.add_subparsers(
         required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +19,11 @@ from gradmatrix.cli.history import judged_claims
 from gradmatrix.cli.options import print_bytes, print_json, refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
-from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_DEVICE, Outcome
 from gradmatrix.core.text import counted, one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
-from gradmatrix.judge.versions import remedy_near
 from gradmatrix.publish.rows import rows_of
 from gradmatrix.publish.search import Search
 from gradmatrix.publish.site.messages import messages, searched, text_of
@@ -38,7 +35,7 @@ from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
-from gradmatrix.trace.trace import Finding, finish, headline, report
+from gradmatrix.trace.trace import Finding, finish, headline, published_remedy, report
 
 IS_CELL = re.compile(r"\S*/\S*")
 """What names a cell, or should; everything else is a message."""
@@ -50,9 +47,6 @@ if TYPE_CHECKING:
 
     from gradmatrix.cli.documents import FoundMessage
     from gradmatrix.core.model import Published, Record
-    from gradmatrix.core.observation import Observation
-    from gradmatrix.judge.causes import Remedy
-    from gradmatrix.judge.diagnosis import Diagnosis
     from gradmatrix.run.project import Project
     from gradmatrix.trace.check import Checked, Report
     from gradmatrix.trace.reproduce import Reproduced
@@ -69,16 +63,6 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
     else:
         show_finding(finding, Console(stderr=True, highlight=False))
     return finding.exit_code
-
-
-def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
-    """A remedy from the published matrix; None if there is no remedy or no matrix."""
-    try:
-        published = project.published(project.store.everything().values())
-    except (OSError, UserError):
-        return None
-    comparable = replace(published, locks=project.comparable(published.locks))
-    return remedy_near(comparable, diagnosis, seen.environment)
 
 
 def show_finding(finding: Finding, console: Console) -> None:
@@ -139,6 +123,7 @@ def find_message(query: str, project: Project, console: Console, *, as_json: boo
     if len(best) > MOST_MESSAGES:
         more = counted(len(best) - MOST_MESSAGES, "other message")
         console.print(f"{more} of the matrix share words with it. More words narrow it down.")
+    console.print("Which cause is yours? gradmatrix trace SCRIPT looks at your own script.")
     return 0
 
 

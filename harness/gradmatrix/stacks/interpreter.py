@@ -48,6 +48,9 @@ def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> 
     on_path = shutil.which("python3", path=environ.get("PATH")) or shutil.which(
         "python", path=environ.get("PATH")
     )
+    here = Path.cwd()
+    of_project = (folder / ".venv" for folder in (here, *here.parents))  # as uv looks for it
+    active += [next(filter(Path.is_dir, of_project), here / ".venv")]
     tried = [in_environment(folder) for folder in active] + ([Path(on_path)] if on_path else [])
     for python in tried:
         found = probe(python)

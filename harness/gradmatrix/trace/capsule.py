@@ -187,6 +187,8 @@ def docstring(record: Record, lock: Lock, scenario: Scenario, file: str, *, is_s
     message = one_line(record.message)
     if is_silent:
         story = [f"{where} this runs to its end without an error, but"]
+    elif not row_of(record.outcome).shown_by_one_run:
+        story = [f"{where} this trains, but not as another variant does:"]
     else:
         story = [f"{where} this ends with" if message else f"{where} this trains."]
     paragraphs = [
@@ -225,13 +227,16 @@ NOTHING_TRAINABLE = "nothing is trainable"
 
 
 def main_of(record: Record) -> str | None:
-    """A ``main()`` that trains and exits with 1 if the recorded failure happens; None if it raises.
+    """A ``main()`` that trains and exits with 1 if the recorded failure happens.
+
+    None if it raises, and if one run shows no failure.
 
     Raises:
         UserError: if the failure raises nothing and no check for it is known here.
     """
     outcome = Outcome(record.outcome)
-    if record.observation is not None and record.observation.raised is not None:
+    raised = record.observation is not None and record.observation.raised is not None
+    if raised or outcome.trains or not row_of(record.outcome).shown_by_one_run:
         return None
     if outcome.phase is Phase.GRADIENT and record.message == NOTHING_TRAINABLE:
         return TRAINABLE.format(names=NAMES)

@@ -6,11 +6,13 @@ ended, the processes become one finding, as data and as text for people.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Diverged, Frozen, Observation, rate_of
@@ -27,6 +29,7 @@ from gradmatrix.judge.diagnosis import (
 )
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
+from gradmatrix.judge.versions import remedy_near
 from gradmatrix.trace.running import start
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gradmatrix.core.observation import Built
+    from gradmatrix.run.project import Project
     from gradmatrix.trace.running import Running
 
 
@@ -102,6 +106,16 @@ class Left(Frozen, frozen=True):
 def no_remedy(_diagnosis: Diagnosis, _seen: Observation) -> Remedy | None:
     """No remedy is known, because there is no matrix."""
     return None
+
+
+def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
+    """A remedy from the published matrix; None if there is no remedy or no matrix."""
+    try:
+        published = project.published(project.store.everything().values())
+    except (OSError, UserError):
+        return None
+    comparable = dataclasses.replace(published, locks=project.comparable(published.locks))
+    return remedy_near(comparable, diagnosis, seen.environment)
 
 
 def trace(
@@ -180,7 +194,7 @@ def conclude(
         steps_per_s=speed(seen.step_times_s) if seen is not None else None,
         peak_memory_bytes=seen.peak_memory_bytes if seen is not None else None,
         diagnosis=diagnosis,
-        explanation=explain(diagnosis, remedy) if diagnosis is not None else (),
+        explanation=explained(diagnosis, remedy) if diagnosis is not None else (),
         learns=learning if still else (),
         does_not_learn=still if learning else (),
         remarks=remarks,
@@ -188,6 +202,12 @@ def conclude(
         trouble=(*left.trouble, *(seen.observer_errors if seen is not None else ())),
         observation=whole,
     )
+
+
+def explained(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
+    """A diagnosis in sentences, and where to read how the remedy is written."""
+    code = () if remedy is None else (f"Its code: gradmatrix capsule {remedy.cell} --any",)
+    return (*explain(diagnosis, remedy), *code)
 
 
 def observed(processes: Sequence[Process], *, failed: bool) -> Observation | None:
