@@ -47,9 +47,12 @@ IN_FLIGHT = 64
 """How many stacks the driver has given to Ray at once: it holds their records in memory."""
 UNREAD = 16
 """How many cells a task may be ahead of the driver. Then it waits."""
-NOT_SENT = ["/.*", "/results/*", "!/results/locks", "__pycache__"]
+NOT_SENT = ["/.?*", "/results/*", "!/results/locks", "__pycache__"]
 """What nodes do not get of the project's folder, in the words of .gitignore."""
 CONNECT_TIMEOUT_S = 10.0
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+"""An empty frame of settings, with which both sides of gRPC begin (RFC 9113)."""
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS
 
 
 class Cluster:
@@ -310,17 +313,22 @@ def connected(address: str | None, root: Path) -> ModuleType:
 
 
 def refuse_silent(address: str | None) -> None:
-    """UserError if nothing answers at ``address``: Ray would try for a minute and then abort."""
+    """UserError if no Ray answers at ``address``: Ray would try for minutes and then abort."""
     if address is None or address in {"auto", "local"}:
         return
     host, _, port = address.rpartition(":")
     why = f"{address!r} is not written HOST:PORT"
     if host and port.isdecimal() and "://" not in address:
         try:
-            with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S):
-                return
+            with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S) as connection:
+                connection.sendall(GREETING)
+                answer = connection.recv(len(SETTINGS))
         except (OSError, OverflowError) as error:
             why = str(error)
+        else:
+            if answer[3:4] == SETTINGS[3:4] or os.environ.get("RAY_USE_TLS") == "1":
+                return
+            why = "something else answers there"
     raise UserError(
         f"No Ray cluster answers at {address}.",
         cause=why,
