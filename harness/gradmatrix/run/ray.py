@@ -16,7 +16,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
@@ -198,7 +198,7 @@ class Cluster:
         finally:
             self.tasks.discard(task)
         if self.stopped:
-            raise UserError("The run was stopped.")
+            raise CancelledError
 
 
 class NodeLost(Exception):
