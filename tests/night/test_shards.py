@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.night.night import Due, Listed, Shard, Shards, deal, github_matrix, stacks_of
+from gradmatrix.night.night import Due, Shard, Shards, deal, github_matrix, stacks_of
+from gradmatrix.run.plan import Listed
 from tests.factories import make_cell
 
 STACKS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), min_size=1)

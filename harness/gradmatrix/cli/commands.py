@@ -265,6 +265,13 @@ def register_matrix(commands: Commands) -> None:
         EXPLAIN,
         flag("--strict", "exit with 1 if a judged cell does not pass"),
         flag("--drop-environments", "delete each environment after its cells ran"),
+        argument(
+            "--on", choices=("ray",), help="run the stacks on the nodes of a Ray cluster"
+        ),
+        argument(
+            "--address", metavar="HOST:PORT",
+            help="the cluster (default: RAY_ADDRESS, or the one that runs on this machine)",
+        ),
         flag("--no-table", "do not show what trains at the end"),
         VERBOSE, JSON,
     )  # fmt: skip

@@ -36,6 +36,7 @@ from gradmatrix.publish.formats import Json, Results
 from gradmatrix.run import bundle
 from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.project import Project, by_date, find_checkout, same_verdict
+from gradmatrix.run.ray import Cluster
 from gradmatrix.run.refresh import refresh
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.lock import CannotLock
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Lock, Stack
     from gradmatrix.run.plan import Selection
     from gradmatrix.run.refresh import News
+    from gradmatrix.run.stack import StackRun, Summary
 
 UNRESOLVED = 3
 """The exit code if a stack does not resolve: this is a result, not an error of this program."""
@@ -63,6 +65,12 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
         fresh=options.fresh,
         further=options.all or options.further,
     )
+    if options.address is not None and options.on is None:
+        raise UserError(
+            "--address names a cluster, and the run is on this machine.",
+            cause="--on ray is missing",
+            next_step=f"add --on ray, or leave out --address {options.address}",
+        )
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after
     project.known_locks()  # the table at the end needs them all: an edited one is an error now
@@ -97,23 +105,48 @@ def run_stacks(
     stacks: Sequence[Stack],
     selection: Selection,
 ) -> dict[str, CannotLock]:
-    """Run one stack after the other; return the stacks that cannot be locked."""
+    """Run stacks; return those that cannot be locked."""
     missing: dict[str, CannotLock] = {}
     show_isolation(console, explain=options.explain)
-    with Display(console, verbose=options.verbose, explain=options.explain) as display:
-        for stack in stacks:
-            if project.current_lock(stack) is None:
-                display.stage(stack.name, "locking")
-            try:
-                run = project.stack_run(stack, display)
-            except CannotLock as error:
-                missing[stack.name] = error
-                continue
-            show_summary(console, run.execute(selection))
-            show_fallen_behind(console, project.fallen_behind(run.lock))
-            if options.drop_environments:
-                project.drop_environment(stack)
+    with Display(
+        console, verbose=options.verbose, explain=options.explain, together=options.on is not None
+    ) as display:
+        runs = locked(project, stacks, display, missing)
+        for lock, summary in executed(options, project, runs, selection):
+            show_summary(console, summary)
+            show_fallen_behind(console, project.fallen_behind(lock))
     return missing
+
+
+def locked(
+    project: Project, stacks: Sequence[Stack], display: Display, missing: dict[str, CannotLock]
+) -> Iterator[StackRun]:
+    """A run of each stack; those that cannot be locked are added to ``missing``."""
+    for stack in stacks:
+        if project.current_lock(stack) is None:
+            display.stage(stack.name, "locking")
+        try:
+            yield project.stack_run(stack, display)
+        except CannotLock as error:
+            missing[stack.name] = error
+
+
+def executed(
+    options: argparse.Namespace,
+    project: Project,
+    runs: Iterator[StackRun],
+    selection: Selection,
+) -> Iterator[tuple[Lock, Summary]]:
+    """Execute ``runs`` one after the other on this machine, or together on a cluster."""
+    if options.on is not None:
+        ready = list(runs)  # nodes get all locks at the start
+        with Cluster(project, options.address, drop=options.drop_environments) as cluster:
+            yield from cluster.executed(ready, selection)
+        return
+    for run in runs:
+        yield run.lock, run.execute(selection)
+        if options.drop_environments:
+            project.drop_environment(run.stack)
 
 
 def show_results(

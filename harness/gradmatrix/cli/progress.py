@@ -37,11 +37,20 @@ LONG = {
 class Display:
     """A progress bar with the stack, the cell and the time left.
 
-    With ``verbose`` also what cells print, with ``explain`` why each cell is run or not.
+    With ``verbose`` also what cells print, with ``explain`` why each cell is run or not. If stacks
+    run ``together``, the bar is that of all their cells.
     """
 
-    def __init__(self, console: Console, *, verbose: bool = False, explain: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        verbose: bool = False,
+        explain: bool = False,
+        together: bool = False,
+    ) -> None:
         self.console = console
+        self.together = together
         self.verbose = verbose
         self.explain = explain
         self._progress = Progress(
@@ -77,7 +86,11 @@ class Display:
     def planned(self, stack: str, cells: Sequence[Planned]) -> None:
         """Set the length of the bar; with ``explain`` print why each cell is run or not."""
         total = sum(cell.action is Action.RUN for cell in cells)
-        self._progress.reset(self._task, total=total, stack=stack, stage="planning")
+        if self.together:
+            total += int(self._progress.tasks[0].total or 0)
+            self._progress.update(self._task, total=total)
+        else:
+            self._progress.reset(self._task, total=total, stack=stack, stage="planning")
         if self.explain:
             for cell in cells:
                 self.console.print(

@@ -29,9 +29,9 @@ from gradmatrix.judge import relations
 from gradmatrix.judge.change import outcome_of_run
 from gradmatrix.measure import race
 from gradmatrix.measure.statistics import Key
-from gradmatrix.run.plan import Action, Selection
+from gradmatrix.run.plan import Selection
 from gradmatrix.run.pool import new_run_id, workplace
-from gradmatrix.run.stack import StackRun
+from gradmatrix.run.stack import StackRun, cells_in
 from gradmatrix.run.store import Store, in_order, newest
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import ONLY_CUDA, Environment, device_class, has_driver
@@ -553,13 +553,8 @@ class SideRun:
         No record is reused: packages may change there without a new version.
         """
         cells = run.plan(replace(selection, fresh=True))
-        run.progress.planned(self.name, cells)
-        for cell in cells:
-            if cell.action is Action.SETTLED:
-                run.settle(cell)
-        to_run = [cell for cell in cells if cell.action is Action.RUN]
-        if to_run:
-            run.run_cells(to_run, in_place(python, self.resolved.lock))
+        place = partial(cells_in, in_place(python, self.resolved.lock))
+        replace(run, place=place).carry_out(cells)
 
     def again(self, number: int, keys: Collection[Key], *, fresh: bool) -> dict[Key, str]:
         """The outcomes of a further run of these cells, each in its own process."""

@@ -29,6 +29,9 @@ class UserError(Exception):
         self.cause = cause
         self.next_step = next_step
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return UserError, (self.what,), vars(self)  # to another process
+
     def __str__(self) -> str:
         lines = [self.what]
         if self.cause:

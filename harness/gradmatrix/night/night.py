@@ -31,7 +31,7 @@ from gradmatrix.judge.verdict import Verdict, judge_observation, passes
 from gradmatrix.publish import publication
 from gradmatrix.publish.formats import Document
 from gradmatrix.run import store
-from gradmatrix.run.plan import Action, Selection, key_of
+from gradmatrix.run.plan import Action, Listed, Selection, check_keys, key_of
 from gradmatrix.run.project import Project
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from gradmatrix.run.store import Store
@@ -221,17 +221,6 @@ def read(path: Path) -> Shards:
 # ---- Run one job
 
 
-@dataclass(frozen=True)
-class Listed(Selection):
-    """Exactly these cells."""
-
-    cells: frozenset[Cell] = frozenset()
-
-    def has(self, cell: Cell) -> bool:
-        """Whether ``cell`` is one of them."""
-        return cell in self.cells
-
-
 def run_shard(project: Project, shard: Shard, progress: Progress) -> list[Summary]:
     """Run the cells of one job and record them in ``project``: a summary for each stack.
 
@@ -240,14 +229,8 @@ def run_shard(project: Project, shard: Shard, progress: Progress) -> list[Summar
     """
     selection = Listed(cells=frozenset(due.cell for due in shard.cells))
     runs = [project.stack_run(project.matrix.stack(name), progress) for name in shard.stacks]
-    here = {cell.cell: cell.key for run in runs for cell in run.plan(selection)}
-    other = [due.cell for due in shard.cells if here.get(due.cell) != due.key]
-    if other:
-        raise UserError(
-            f"Shard {shard.name} was planned for something else: {other[0]} has another key here.",
-            cause="the lock, a scenario, the code or the device is not that of the plan",
-            next_step="use the commit and the results/locks of the plan, or plan again",
-        )
+    cells = [cell for run in runs for cell in run.plan(selection)]
+    check_keys(f"Shard {shard.name}", {due.cell: due.key for due in shard.cells}, cells)
     return [run.execute(selection) for run in runs]
 
 

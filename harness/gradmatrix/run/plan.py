@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell, Lock, Record, Scenario, Steps, Variant
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import BUILD, LIMIT_OF, NO_DEVICE, UNSUPPORTED, Outcome
@@ -75,6 +76,35 @@ class Selection:
             (self.scenarios is None or cell.scenario in self.scenarios)
             and (self.variants is None or (cell.scenario, cell.variant) in self.variants)
             and (self.devices is None or cell.device in self.devices)
+        )
+
+
+@dataclass(frozen=True)
+class Listed(Selection):
+    """Exactly these cells."""
+
+    cells: frozenset[Cell] = frozenset()
+
+    def has(self, cell: Cell) -> bool:
+        """Whether ``cell`` is one of them."""
+        return cell in self.cells
+
+
+def check_keys(what: str, keys: Mapping[Cell, str], cells: Iterable[Planned]) -> None:
+    """UserError if ``cells``, planned here, have other keys than another machine planned.
+
+    Args:
+        what: the job, for the error.
+        keys: of the cells as they were planned there.
+        cells: as they are planned here.
+    """
+    here = {cell.cell: cell.key for cell in cells}
+    other = [cell for cell, key in keys.items() if here.get(cell) != key]
+    if other:
+        raise UserError(
+            f"{what} was planned for something else: {other[0]} has another key here.",
+            cause="the lock, a scenario, the code or the device is not that of the plan",
+            next_step="use the commit and the results/locks of the plan, or plan again",
         )
 
 

@@ -344,6 +344,12 @@ class ServerPool:
         self.import_s += server.import_s
         return server
 
+    def spent(self) -> tuple[float, float, Counter[str]]:
+        """Seconds of imports and of cells, and repeats, since this was asked last."""
+        spent = self.import_s, self.cells_s, self.repeated
+        self.import_s, self.cells_s, self.repeated = 0.0, 0.0, Counter()
+        return spent
+
     def request(self, cell: Planned, source: Source, directory: Path) -> Request:
         """What the server is asked to do."""
         steps, scenario = self.settings.steps, cell.scenario

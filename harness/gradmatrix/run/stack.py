@@ -1,8 +1,15 @@
-"""Run one stack: plan its cells, install its lock, run the cells, record each one."""
+"""Run one stack: plan its cells, install its lock, run the cells, record each one.
+
+Where the lock is installed and the cells run is the run's *place*: this machine (:func:`here`), an
+environment that is used as it is (:func:`cells_in`), or a node of a cluster (``run/ray.py``).
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -20,11 +27,11 @@ from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from gradmatrix.run.pool import Finished, ServerPool, Settings
+    from gradmatrix.run.pool import Finished, Settings
 
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
@@ -76,6 +83,65 @@ class Summary:
     """How often the machine's failures made a repeat necessary, by outcome."""
     notice: str = ""
 
+    def after(self, ran: Ran) -> Summary:
+        """The summary after one more cell."""
+        return replace(
+            self,
+            executed=self.executed + 1,
+            import_s=self.import_s + ran.import_s,
+            cells_s=self.cells_s + ran.cells_s,
+            repeated=Counter(self.repeated) + Counter(ran.repeated),
+            notice=ran.notice or self.notice,
+        )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A cell that ran, and what was spent since the cell before it, in seconds."""
+
+    cell: Cell
+    finished: Finished
+    build: str = ""
+    notice: str = ""
+    """Of an environment that was installed just now."""
+    import_s: float = 0.0
+    cells_s: float = 0.0
+    repeated: Mapping[str, int] = field(default_factory=dict)
+
+
+Place = Callable[["StackRun", list[Planned]], Generator[Ran]]
+"""Runs cells of a stack, and yields each one when it ends; InstallFailed if it cannot."""
+
+
+def here(run: StackRun, cells: list[Planned]) -> Generator[Ran]:
+    """Run ``cells`` on this machine. Only one run may use the environment of a stack."""
+    waiting = partial(run.stage, "waiting for another run of this stack")
+    with environment.in_use(run.environments, run.stack.name, waiting):
+        run.stage(f"installing a lock of {counted(len(run.lock.packages), 'package')}")
+        waiting = partial(run.stage, "waiting for another stack to be installed")
+        installed = environment.ensure(
+            run.lock, run.locks, run.environments, waiting, progress=run.installing
+        )
+        yield from cells_in(installed, run, cells)
+
+
+def cells_in(
+    installed: environment.Environment, run: StackRun, cells: list[Planned]
+) -> Generator[Ran]:
+    """Run ``cells`` in an environment that is installed."""
+    with server_pool(
+        run.settings,
+        installed.python,
+        [cell.scenario for cell in cells],
+        run.workplaces,
+        run.stage,
+        run_id=run.run_id,
+    ) as pool:
+        build, notice = installed.build.value, (installed.installed and installed.notice) or ""
+        for cell, finished, _ in pool.run_cells(cells):
+            spent = pool.spent()
+            yield Ran(cell.cell, finished, build, notice, *spent)
+
 
 @dataclass(frozen=True)
 class StackRun:
@@ -92,23 +158,19 @@ class StackRun:
     workplaces: Path
     progress: Progress
     run_id: str
+    place: Place = here
 
     def execute(self, selection: Selection) -> Summary:
         """Run what must be run and record every cell.
 
         If the stack cannot be installed, that is the outcome of all its cells. Only one run may
-        write a stack's records and use its environment. A second run waits for the first and then
-        makes its plan.
+        write a stack's records. A second run waits for the first and then makes its plan.
         """
         cells = self.plan(selection)
         if self.lock.failure is not None or all(cell.action is not Action.RUN for cell in cells):
             return self.carry_out(cells)
         waiting = partial(self.stage, "waiting for another run of this stack")
-        name = self.stack.name
-        with (
-            self.store.in_use(name, waiting),
-            environment.in_use(self.environments, name, waiting),
-        ):
+        with self.store.in_use(self.stack.name, waiting):
             return self.carry_out(self.plan(selection))
 
     def carry_out(self, cells: list[Planned]) -> Summary:
@@ -122,28 +184,27 @@ class StackRun:
         self.revive(cells)
         settled = [self.settle(cell) for cell in cells if cell.action is Action.SETTLED]
         summary = Summary(self.stack.name, kept=kept, settled=len(settled))
-        to_run = [cell for cell in cells if cell.action is Action.RUN]
+        to_run = {cell.cell: cell for cell in cells if cell.action is Action.RUN}
         if not to_run:
             return summary
-        self.stage(f"installing a lock of {counted(len(self.lock.packages), 'package')}")
-        waiting = partial(self.stage, "waiting for another stack to be installed")
+        before = self.store.recorded_under(self.stack.name)
         try:
-            installed = environment.ensure(
-                self.lock, self.locks, self.environments, waiting, progress=self.installing
-            )
+            with closing(self.place(self, list(to_run.values()))) as place:
+                for ran in place:
+                    cell = to_run.pop(ran.cell)
+                    record = self.record(
+                        cell,
+                        ran.finished.verdict,
+                        ran.finished,
+                        build=ran.build,
+                        before=before.get((cell.cell, cell.key)),
+                    )
+                    self.progress.ended(record, ran.finished.output)
+                    summary = summary.after(ran)
         except environment.InstallFailed as error:
-            filled = self.fill(to_run, error.failure, kept)
-            return replace(filled, settled=len(settled))
-        ran = self.run_cells(to_run, installed)
-        notice = installed.notice if installed.installed else None
-        return replace(
-            summary,
-            executed=len(to_run),
-            import_s=ran.import_s,
-            cells_s=ran.cells_s,
-            repeated=ran.repeated,
-            notice=notice or "",
-        )
+            self.fill(list(to_run.values()), error.failure, kept)
+            return replace(summary, notice=error.failure.message)
+        return summary
 
     def stage(self, text: str) -> None:
         """Report what takes a while now."""
@@ -204,28 +265,6 @@ class StackRun:
         """Record an outcome that is known without running anything."""
         assert cell.outcome is not None
         return self.record(cell, Verdict(cell.outcome, None, cell.why))
-
-    def run_cells(self, cells: list[Planned], installed: environment.Environment) -> ServerPool:
-        """Run ``cells`` in ``installed``; the closed pool knows what that took."""
-        with server_pool(
-            self.settings,
-            installed.python,
-            [cell.scenario for cell in cells],
-            self.workplaces,
-            self.stage,
-            run_id=self.run_id,
-        ) as pool:
-            by_key = self.store.recorded_under(self.stack.name)
-            for cell, finished, _ in pool.run_cells(cells):
-                record = self.record(
-                    cell,
-                    finished.verdict,
-                    finished,
-                    build=installed.build.value,
-                    before=by_key.get((cell.cell, cell.key)),
-                )
-                self.progress.ended(record, finished.output)
-            return pool
 
     def record(
         self,

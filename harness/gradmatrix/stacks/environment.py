@@ -351,8 +351,11 @@ class InstallFailed(Exception):
     """The stack could not be installed; ``failure`` fills its column."""
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(f"{failure.outcome}: {failure.message}")
+        super().__init__(failure)
         self.failure = failure
+
+    def __str__(self) -> str:
+        return f"{self.failure.outcome}: {self.failure.message}"
 
 
 @dataclass(frozen=True)
