@@ -33,7 +33,8 @@ from gradmatrix.core.text import counted, plain
 from gradmatrix.night import night
 from gradmatrix.publish import publication
 from gradmatrix.publish.formats import Json, Results
-from gradmatrix.run import bundle
+from gradmatrix.run import budget, bundle
+from gradmatrix.run.budget import Meter
 from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.project import Project, by_date, find_checkout, same_verdict
 from gradmatrix.run.refresh import refresh
@@ -54,7 +55,10 @@ UNRESOLVED = 3
 
 def run_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run stacks; the exit code is 1 if ``--strict`` finds a failure."""
-    stacks = chosen_stacks(project, options.stacks, everything=options.all)
+    every = options.all or bool(options.budget and not options.stacks)
+    stacks = chosen_stacks(project, options.stacks, everything=every)
+    if options.budget:
+        stacks = budget.ordered(project, stacks)
     selection = select(
         project,
         scenario=options.scenario,
@@ -99,9 +103,12 @@ def run_stacks(
 ) -> dict[str, CannotLock]:
     """Run one stack after the other; return the stacks that cannot be locked."""
     missing: dict[str, CannotLock] = {}
+    meter = Meter.of(options.budget, project) if options.budget else None
     show_isolation(console, explain=options.explain)
     with Display(console, verbose=options.verbose, explain=options.explain) as display:
         for stack in stacks:
+            if meter is not None and not meter.has_room(1, of=stack.name):
+                continue
             if project.current_lock(stack) is None:
                 display.stage(stack.name, "locking")
             try:
@@ -109,10 +116,14 @@ def run_stacks(
             except CannotLock as error:
                 missing[stack.name] = error
                 continue
+            if meter is not None and not meter.takes(run.stack.name, run.plan(selection)):
+                continue
             show_summary(console, run.execute(selection))
             show_fallen_behind(console, project.fallen_behind(run.lock))
             if options.drop_environments:
                 project.drop_environment(stack)
+    if meter is not None:
+        console.print(Text(f"{meter}"), soft_wrap=True)
     return missing
 
 
