@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.stacks.generate import Pairwise
-from gradmatrix.stacks.pairwise import Array, Proof, chosen, coverage, extended
+from gradmatrix.stacks.pairwise import Array, Proof, choose, coverage, extended
 from tests.stacks.test_config import load as load_matrix
 from tests.stacks.test_index import release
 
@@ -125,16 +125,6 @@ def test_a_new_release_keeps_every_stack_and_every_proof(
     assert (after, found) == (rows, again)
 
 
-def test_coverage_counts_what_was_covered_and_what_is_impossible() -> None:
-    """A conflict of one release alone makes all its pairs impossible."""
-    array = Array(strength=2, versions={"a": ("1", "2"), "b": ("1", "2"), "c": ("1",)})
-    rows, found = extended(array, [], resolver([{"a": "2"}]))
-    told = coverage(found, rows)
-    assert (2, 4, 8, 5, 3, 0) == (
-        told.stacks, told.product, told.combinations, told.covered, told.impossible, told.alone,
-    )  # fmt: skip
-
-
 RULE = Pairwise(
     versions={"torch": ("2.8.0", "2.9.1"), "peft": ">=0.17", "trl": ("0.23.1",)},
     requirements=("torch", "peft", "trl", "accelerate"),
@@ -169,57 +159,66 @@ class Asked:
 
 def test_stacks_pin_their_releases_and_leave_the_rest_open() -> None:
     """Bounds mean the last patch of each minor release; the day is that of the choice."""
-    stacks, array = chosen(RULE, RELEASES, [], DAY, Asked())
+    found = choose(RULE, RELEASES, [], DAY, Asked())
     assert {"torch": ("2.8.0", "2.9.1"), "peft": ("0.17.1", "0.18.1"), "trl": ("0.23.1",)} == (
-        array.versions
+        found.array.versions
     )
     assert {
         (f"torch=={torch}", f"peft=={peft}", "trl==0.23.1", "accelerate")
         for torch in ("2.8.0", "2.9.1")
         for peft in ("0.17.1", "0.18.1")
-    } == {stack.requirements for stack in stacks}
-    assert {DAY} == {stack.as_of for stack in stacks}
+    } == {stack.requirements for stack in found.stacks}
+    assert {DAY} == {stack.as_of for stack in found.stacks}
 
 
 def test_a_conflict_is_asked_for_alone_and_only_once() -> None:
     """The proof has the two pins and what the table leaves open anyway."""
     ask = Asked("torch==2.9.1", "peft==0.17.1")
-    stacks, array = chosen(RULE, RELEASES, [], DAY, ask)
-    [found] = array.proofs
+    known = choose(RULE, RELEASES, [], DAY, ask)
+    [found] = known.array.proofs
     assert {"torch": "2.9.1", "peft": "0.17.1"} == found.versions
     assert (("torch==2.9.1", "peft==0.17.1", "accelerate"), DAY, "no: 3.11") == (
         found.requirements, found.as_of, found.words,
     )  # fmt: skip
     again = Asked()
-    assert (stacks, array) == chosen(RULE, RELEASES, [(stacks, array)], DAY, again)
+    assert known == choose(RULE, RELEASES, [known], DAY, again)
     assert [] == again.stacks
+
+
+def test_coverage_counts_what_was_covered_and_what_is_impossible() -> None:
+    """A conflict of one release alone makes all its pairs impossible."""
+    found = choose(RULE, RELEASES, [], DAY, Asked("torch==2.9.1"))
+    assert (
+        "2 of 4 stacks have 5 of the 5 pairs that can be installed; 3 cannot be installed"
+        == str(coverage(found.array, found.stacks))
+    )
 
 
 def test_other_requirements_make_a_proof_void() -> None:
     """With another accelerate the two may go together. The stacks are chosen again, too."""
-    known = chosen(RULE, RELEASES, [], DAY, Asked("torch==2.9.1", "peft==0.17.1"))
+    known = choose(RULE, RELEASES, [], DAY, Asked("torch==2.9.1", "peft==0.17.1"))
     other = msgspec.structs.replace(RULE, requirements=("torch", "peft", "trl", "accelerate<1"))
-    stacks, array = chosen(other, RELEASES, [known], DAY, Asked())
-    assert (4, ()) == (len(stacks), array.proofs)
+    found = choose(other, RELEASES, [known], DAY, Asked())
+    assert (4, ()) == (len(found.stacks), found.array.proofs)
 
 
 def test_new_stacks_are_of_the_new_day_and_old_ones_stay() -> None:
     """A release that came out in between adds stacks."""
-    stacks, array = chosen(RULE, RELEASES, [], DAY, Asked())
+    known = choose(RULE, RELEASES, [], DAY, Asked())
     more = {**RELEASES, "peft": [*RELEASES["peft"], release("0.19.1", "2026-11-21")]}
-    assert (stacks, array) == chosen(RULE, more, [(stacks, array)], DAY, Asked())
-    after, _ = chosen(RULE, more, [(stacks, array)], DAY + dt.timedelta(days=1), Asked())
-    assert stacks == after[: len(stacks)]
-    assert {DAY + dt.timedelta(days=1)} == {stack.as_of for stack in after[len(stacks) :]}
+    assert known == choose(RULE, more, [known], DAY, Asked())
+    next_day = DAY + dt.timedelta(days=1)
+    after = choose(RULE, more, [known], next_day, Asked()).stacks
+    assert known.stacks == after[: len(known.stacks)]
+    assert {next_day} == {stack.as_of for stack in after[len(known.stacks) :]}
 
 
 def test_a_stack_has_the_first_python_with_which_it_can_be_installed() -> None:
     """Only if none fits is there a proof, and it names all of them."""
     rule = msgspec.structs.replace(RULE, pythons=("3.11", "3.12"))
-    stacks, _ = chosen(rule, RELEASES, [], DAY, Asked(only_on="3.12"))
+    stacks = choose(rule, RELEASES, [], DAY, Asked(only_on="3.12")).stacks
     assert {"3.12"} == {stack.python for stack in stacks}
-    _, array = chosen(rule, RELEASES, [], DAY, Asked("trl==0.23.1"))
-    [found] = array.proofs
+    [found] = choose(rule, RELEASES, [], DAY, Asked("trl==0.23.1")).array.proofs
     assert (("3.11", "3.12"), "no: 3.11 no: 3.12") == (found.pythons, found.words)
 
 
@@ -231,12 +230,11 @@ def test_both_names_of_a_project_have_one_version() -> None:
     )
     names = ("lightning", "pytorch-lightning")
     there = {**RELEASES, **{name: [release("2.6.0", "2025-11-28")] for name in names}}
-    [stack], _ = chosen(rule, there, [], DAY, Asked())
+    [stack] = choose(rule, there, [], DAY, Asked()).stacks
     assert ("lightning==2.6.0", "pytorch-lightning==2.6.0", "torch==2.8.0") == stack.requirements
-    _, array = chosen(rule, there, [], DAY, Asked("pytorch-lightning==2.6.0"))
-    assert [("lightning==2.6.0", "pytorch-lightning==2.6.0")] == [
-        each.requirements for each in array.proofs
-    ]
+    refused = Asked("pytorch-lightning==2.6.0")
+    [found] = choose(rule, there, [], DAY, refused).array.proofs
+    assert ("lightning==2.6.0", "pytorch-lightning==2.6.0") == found.requirements
 
 
 @pytest.mark.parametrize(

@@ -306,6 +306,7 @@ def news_lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
             else "its lock stays: it is dated, or asks for this release"
         )
         yield f"yanked    {yanked.package} {yanked.version} in {yanked.stack}: {then}"
+    yield from (f"combined  {each.table}: {each.coverage}" for each in news.combined)
     yield from (f"note: {notice}" for notice in news.notices)
     if news.suggestion:
         yield f"To keep a release as a stack, add to matrix.toml:\n\n{news.suggestion}"

@@ -26,6 +26,7 @@ from gradmatrix.stacks.generate import (
 )
 from gradmatrix.stacks.index import IndexUnreachable, newest
 from gradmatrix.stacks.lock import refuted
+from gradmatrix.stacks.pairwise import Coverage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,6 +60,13 @@ class Yanked(Frozen, frozen=True):
     """Whether the next lock of the stack drops it: a stack of today that does not pin it."""
 
 
+class Combined(Frozen, frozen=True):
+    """How many combinations the stacks of a [generate.pairwise] table have."""
+
+    table: str
+    coverage: Coverage
+
+
 class News(Frozen, frozen=True, kw_only=True):
     """What is new on a day."""
 
@@ -78,6 +86,7 @@ class News(Frozen, frozen=True, kw_only=True):
     unlocked: tuple[str, ...] = ()
     """Stacks whose lock does not fit their requirements, without the new ones."""
     yanked: tuple[Yanked, ...] = ()
+    combined: tuple[Combined, ...] = ()
     notices: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
     """Notes about the index's answers: they are old, or a kept one was damaged."""
@@ -142,13 +151,14 @@ def read(project: Project, today: dt.date) -> Reading:
     arrays = {}
     for rule in rules:
         if isinstance(rule.rule, Pairwise):
-            given[rule], arrays[rule] = pairwise.chosen(
+            chosen = pairwise.choose(
                 rule.rule,
                 offered,
-                generated.arrays_in(project.generated_file),
+                generated.chosen_in(project.generated_file),
                 today - dt.timedelta(days=1),
                 lambda stack: refuted(stack, project.index),
             )
+            given[rule], arrays[rule] = chosen.stacks, chosen.array
     pairs = [(rule.place, stack) for rule, stacks in given.items() for stack in stacks]
     now = joined(project.matrix_file, typed.stacks, pairs)
     added, removed = generated.differing(known, now)
@@ -182,6 +192,10 @@ def report(project: Project, reading: Reading, today: dt.date) -> News:
             if stack.name not in added and project.current_lock(stack) is None
         ),
         yanked=tuple(yanked(reading.now, reading.locks, reading.offered)),
+        combined=tuple(
+            Combined(table=rule.place, coverage=pairwise.coverage(array, reading.given[rule]))
+            for rule, array in reading.arrays.items()
+        ),
         notices=tuple(notices(reading)),
         suggestion=suggestion(fresh, typed, {stack.name.lower() for stack in reading.now}),
     )

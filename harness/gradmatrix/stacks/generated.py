@@ -30,7 +30,7 @@ from gradmatrix.stacks.generate import (
     window,
 )
 from gradmatrix.stacks.index import both
-from gradmatrix.stacks.pairwise import Array
+from gradmatrix.stacks.pairwise import Array, Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -155,9 +155,13 @@ def packages_of(placed: Placed) -> tuple[str, ...]:
     return needed(rule) if isinstance(rule, Window) else ()
 
 
-def arrays_in(path: Path) -> tuple[tuple[tuple[Stack, ...], Array], ...]:
-    """The stacks of each [generate.pairwise] table in the file, and what is known beside them."""
-    return tuple((tuple(e.as_stacks()), e.array) for e in kept(path).entries if e.array is not None)
+def chosen_in(path: Path) -> tuple[Chosen, ...]:
+    """What the file at ``path`` has of [generate.pairwise] tables."""
+    return tuple(
+        Chosen(tuple(entry.as_stacks()), entry.array)
+        for entry in kept(path).entries
+        if entry.array is not None
+    )
 
 
 def _twin(placed: Placed) -> tuple[str, ...]:

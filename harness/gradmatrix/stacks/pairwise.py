@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
 from typing import TYPE_CHECKING
@@ -73,6 +74,14 @@ class Array(Frozen, frozen=True):
     """Combinations that can be installed alone, but not with any versions of the other packages."""
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The stacks of a table."""
+
+    stacks: tuple[Stack, ...]
+    array: Array
+
+
 class Coverage(Frozen, frozen=True):
     """How many combinations of ``strength`` releases there are, and what became of them."""
 
@@ -80,17 +89,30 @@ class Coverage(Frozen, frozen=True):
     stacks: int
     product: int
     """The number of stacks with every version of each package."""
-    combinations: int
+    possible: int
+    """Combinations that can be installed, with other packages of the table or without."""
     covered: int
     """Combinations that at least one stack has."""
+    alone: int
+    """Combinations that can be installed, but not with any versions of the other packages."""
     impossible: int
     """Combinations that cannot be installed, as the resolver proves."""
-    alone: int
-    """Combinations that can be installed alone, but not with any versions of the other packages."""
+
+    @property
+    def noun(self) -> str:
+        """What so many releases are called."""
+        return {2: "pairs", 3: "triples"}[self.strength]
+
+    def __str__(self) -> str:
+        stacks = f"{self.stacks:,} of {self.product:,} stacks"
+        found = f"{self.covered:,} of the {self.possible:,} {self.noun} that can be installed"
+        alone = f" ({self.alone} only without the other packages)" if self.alone else ""
+        return f"{stacks} have {found}{alone}; {self.impossible:,} cannot be installed"
 
 
-def coverage(array: Array, rows: Sequence[Mapping[str, str]]) -> Coverage:
-    """Count the combinations that ``rows`` cover."""
+def coverage(array: Array, stacks: Iterable[Stack]) -> Coverage:
+    """Count the combinations that ``stacks`` have."""
+    rows = [pins_of(stack, array.versions) for stack in stacks]
     every = list(_combinations(array.versions, array.strength))
     met = _met(rows, array.strength)
     impossible = [pins for pins in every if any(proof.refutes(pins) for proof in array.proofs)]
@@ -98,10 +120,10 @@ def coverage(array: Array, rows: Sequence[Mapping[str, str]]) -> Coverage:
         strength=array.strength,
         stacks=len(rows),
         product=prod(map(len, array.versions.values())),
-        combinations=len(every),
+        possible=len(every) - len(impossible),
         covered=sum(_frozen(pins) in met for pins in every),
-        impossible=len(impossible),
         alone=len(array.alone),
+        impossible=len(impossible),
     )
 
 
@@ -189,13 +211,13 @@ def _frozen(pins: Pins) -> frozenset[tuple[str, str]]:
     return frozenset(pins.items())
 
 
-def chosen(
+def choose(
     rule: Pairwise,
     releases: Mapping[str, Sequence[Release]],
-    known: Sequence[tuple[Sequence[Stack], Array]],
+    known: Sequence[Chosen],
     day: dt.date,
     ask: Callable[[Stack], str],
-) -> tuple[tuple[Stack, ...], Array]:
+) -> Chosen:
     """The stacks of ``rule``: the ``known`` ones that still are its stacks, and those they lack.
 
     Args:
@@ -208,22 +230,22 @@ def chosen(
     versions = versions_of(rule, releases, day)
     stacks = {
         _frozen(pins): stack
-        for made, _ in known
-        for pins, stack in _kept_stacks(rule, versions, made)
+        for earlier in known
+        for pins, stack in _kept_stacks(rule, versions, earlier.stacks)
     }
     rows = [dict(pins) for pins in stacks]
     proofs = {
         _frozen(proof.versions): proof
-        for _, earlier in known
-        for proof in earlier.proofs
+        for earlier in known
+        for proof in earlier.array.proofs
         if _holds(rule, versions, proof)
     }
     alone = [
         pins
-        for _, earlier in known
-        if (earlier.strength, earlier.versions) == (rule.strength, versions)
-        and all(proof in proofs.values() for proof in earlier.proofs)
-        for pins in earlier.alone
+        for earlier in known
+        if (earlier.array.strength, earlier.array.versions) == (rule.strength, versions)
+        and all(proof in proofs.values() for proof in earlier.array.proofs)
+        for pins in earlier.array.alone
     ]
 
     def refuted(pins: Pins) -> Proof | None:
@@ -251,7 +273,7 @@ def chosen(
         alone=tuple(alone),
     )
     rows, array = extended(array, rows, refuted)
-    return tuple(stacks[_frozen(row)] for row in rows), array
+    return Chosen(tuple(stacks[_frozen(row)] for row in rows), array)
 
 
 def _kept_stacks(
@@ -342,7 +364,7 @@ def stack_of(rule: Pairwise, pins: Pins, python: str, as_of: dt.date) -> Stack:
 def pins_of(stack: Stack, names: Iterable[str]) -> Pins:
     """The versions to which ``stack`` pins the packages ``names``."""
     pins = {
-        canonicalize_name(each.name): next(iter(each.specifier)).version
+        str(canonicalize_name(each.name)): next(iter(each.specifier)).version
         for each in map(Requirement, stack.requirements)
         if len(each.specifier) == 1
     }
