@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.cli.commands import budget
-from gradmatrix.run.budget import GB, Budget, Known, Meter, by_lesson
+from gradmatrix.run.budget import GB, Budget, Known, Meter, by_lesson, ordered
 from gradmatrix.run.plan import Action
+from gradmatrix.run.project import Project
+from tests.cli.test_cli import MATRIX, SUMS, write_lock
+from tests.factories import make_cell, make_lock, make_record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gradmatrix.run.plan import Planned
 
 SPRING = dt.datetime(2026, 3, 31, tzinfo=dt.UTC)
@@ -47,6 +52,20 @@ def test_what_other_stacks_have_met_is_known() -> None:
     stacks = [known("x", "a1 b1"), known("y", "a2 b2 c2")]
     assert ["x", "y"] == by_lesson(stacks, [known("other", "a2 b2 c2", SPRING)])
     assert ["y", "x"] == by_lesson(stacks, [known("other", "a2 b2 c2")])
+
+
+def test_the_locks_and_the_records_say_what_was_met(tmp_path: Path) -> None:
+    """Both stacks have the same release. The one that was judged is stale, whatever its name."""
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
+    (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    for stack in ("first", "second"):
+        write_lock(tmp_path, make_lock(stack))
+    project = Project.at(tmp_path)
+    stacks = project.matrix.stacks
+    assert ["first", "second"] == [stack.name for stack in ordered(project, stacks)]
+    project.store.append(make_record("trains", make_cell("first", "sums", "plain")))
+    assert ["second", "first"] == [stack.name for stack in ordered(project, stacks)]
 
 
 @dataclass

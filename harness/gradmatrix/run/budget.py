@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from gradmatrix.core.outcomes import OF_THE_MACHINE
 from gradmatrix.core.text import counted, listed
 from gradmatrix.run.plan import Action
 from gradmatrix.run.project import of_locks
@@ -39,7 +38,7 @@ class Known:
     releases: frozenset[tuple[str, str]]
     """The packages that it asks for, at the versions that are locked or pinned."""
     recorded_at: dt.datetime | None = None
-    """When its oldest cell was recorded under its lock; None if none was."""
+    """When its oldest judged cell was recorded under its lock; None if none was."""
 
     @property
     def pairs(self) -> frozenset[tuple[tuple[str, str], ...]]:
@@ -98,7 +97,7 @@ def known_of(project: Project, stack: Stack) -> Known:
     dates = [
         record.recorded_at
         for record in of_locks(records, [lock] if lock else [])
-        if record.outcome not in OF_THE_MACHINE
+        if record.passed is not None
     ]
     return Known(stack.name, frozenset(pins.items()), min(dates, default=None))
 
