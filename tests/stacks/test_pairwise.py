@@ -237,6 +237,13 @@ def test_both_names_of_a_project_have_one_version() -> None:
     assert ("lightning==2.6.0", "pytorch-lightning==2.6.0") == found.requirements
 
 
+def test_bounds_that_no_release_meets_give_no_stack() -> None:
+    """Nothing is asked."""
+    rule = msgspec.structs.replace(RULE, versions={"torch": ("2.8.0",), "peft": ">=9"})
+    ask = Asked()
+    assert ((), []) == (choose(rule, RELEASES, [], DAY, ask).stacks, ask.stacks)
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [

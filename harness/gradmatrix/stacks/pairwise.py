@@ -364,8 +364,9 @@ def stack_of(rule: Pairwise, pins: Pins, python: str, as_of: dt.date) -> Stack:
 def pins_of(stack: Stack, names: Iterable[str]) -> Pins:
     """The versions to which ``stack`` pins the packages ``names``."""
     pins = {
-        str(canonicalize_name(each.name)): next(iter(each.specifier)).version
+        str(canonicalize_name(each.name)): specifier.version
         for each in map(Requirement, stack.requirements)
-        if len(each.specifier) == 1
+        for specifier in each.specifier
+        if specifier.operator == "=="
     }
     return {name: pins[name] for name in names if name in pins}
