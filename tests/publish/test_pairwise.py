@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from gradmatrix.publish.formats import CombinedReleases, PairwiseDocument, Results
+from gradmatrix.publish.publication import in_order
+from gradmatrix.run.project import Project
+from gradmatrix.stacks import generated
 from gradmatrix.stacks.pairwise import Chosen, choose
+from tests.cli.test_cli import MATRIX, write_lock
+from tests.cli.test_cli import SUMS as SUMS_PAGE
 from tests.factories import make_lock
 from tests.sites import SUMS, cell, site_of, table_of
 from tests.stacks.test_pairwise import DAY, RELEASES, RULE, Asked
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CHOSEN = choose(RULE, RELEASES, [], DAY, Asked("torch==2.9.1", "peft==0.17.1"))
 RAN = CHOSEN.stacks[0].name
@@ -51,3 +61,18 @@ def test_what_can_only_be_installed_alone_is_listed() -> None:
     alone = msgspec.structs.replace(CHOSEN.array, alone=({"torch": "2.8.0", "trl": "0.23.1"},))
     text = site_of([], [], chosen=(Chosen((), alone),))["pairwise.html"]
     assert "<li>torch 2.8.0, trl 0.23.1</li>" in text
+
+
+def test_other_stacks_are_shown_before_the_combined_ones(tmp_path: Path) -> None:
+    """However new these are: the first page is about what people install."""
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "sums.py").write_text(SUMS_PAGE.lstrip(), encoding="utf-8")
+    table = '[generate.pairwise]\nversions = { torch = ["2.8.0"], peft = ["0.17.1"] }\n'
+    (tmp_path / "matrix.toml").write_text(MATRIX + table, encoding="utf-8")
+    project = Project.at(tmp_path)
+    [placed] = project.typed_matrix.rules
+    given = choose(placed.rule, RELEASES, [], DAY, Asked())  # type: ignore[arg-type]
+    for stack in ("first", given.stacks[0].name, "second"):
+        write_lock(tmp_path, make_lock(stack))
+    generated.write(project.generated_file, {placed: given.stacks}, {placed: given.array})
+    assert [given.stacks[0].name, "first", "second"] == [lock.stack for lock in in_order(project)]

@@ -168,7 +168,7 @@ class Document(Frozen, frozen=True):
 
     schema: int
     stacks: tuple[StackEntry, ...]
-    """By as-of date, the oldest first."""
+    """By as-of date, the oldest first; before them those of [generate.pairwise]."""
     cells: tuple[Row, ...]
     """By device, scenario, variant, and then in the order of the stacks."""
 

@@ -119,6 +119,14 @@ def chosen(project: Project) -> list[Chosen]:
     return [each for each in found if {stack.name for stack in each.stacks} <= known]
 
 
+def in_order(project: Project) -> tuple[Lock, ...]:
+    """Return the locks by date. Stacks of [generate.pairwise] come first: pages show them last."""
+    combined = {stack.name for each in chosen(project) for stack in each.stacks}
+    return tuple(
+        sorted(by_date(project.known_locks()), key=lambda lock: lock.stack not in combined)
+    )
+
+
 def refuse_incomplete(project: Project) -> None:
     """UserError if a stack has records and no lock: the pages would not show it."""
     locked = {lock.stack for lock in project.known_locks()}
@@ -142,7 +150,7 @@ def refuse_incomplete(project: Project) -> None:
 
 def gather(project: Project, *, site: bool) -> Gathered:
     """Publish every stack, and return them all together."""
-    locks = by_date(project.known_locks())
+    locks = in_order(project)
     rows: list[Row] = []
     builds: dict[str, str] = {}
     pages: list[str] = []
