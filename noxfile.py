@@ -3,6 +3,7 @@
 # dependencies = [
 #   "nox[uv]>=2026.8.10",
 #   "argcomplete>=3.7",
+#   "covertable>=3.2,<4",
 #   "filelock>=4.2",
 #   "jinja2>=3.1",
 #   "markupsafe>=2.1",

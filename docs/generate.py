@@ -87,6 +87,8 @@ def type_of(kind: Any) -> str:  # noqa: ANN401  (msgspec has a class for each ty
             return " or ".join(type_of(each) for each in kind.types if not is_none(each))
         case msgspec.inspect.LiteralType():
             return " or ".join(f'`"{value}"`' for value in kind.values)
+        case msgspec.inspect.DictType():
+            return f"table of: {type_of(kind.value_type)}"
         case msgspec.inspect.VarTupleType():
             return f"list of {type_of(kind.item_type)}s"
     name = type(kind).__name__.removesuffix("Type").lower()

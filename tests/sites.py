@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 from gradmatrix.core.model import Role
+from gradmatrix.publish.formats import Results
 from gradmatrix.publish.rows import rows_of, tabulated
 from gradmatrix.publish.site.evidence import evidence_page
 from gradmatrix.publish.site.site import all_pages
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.publish.claims.claims import Judged
     from gradmatrix.publish.rows import Table
+    from gradmatrix.stacks.pairwise import Chosen
 
 SUMS = make_scenario(
     "sums",
@@ -78,6 +80,7 @@ def site_of(
     locks: Iterable[Lock],
     *scenarios: Scenario,
     claims: tuple[Judged, ...] = (),
+    chosen: tuple[Chosen, ...] = (),
     history: History | None = None,
     builds: Mapping[str, str] | None = None,
     source: str = '"""A title.\n\nIts story.\n"""\n',
@@ -87,7 +90,9 @@ def site_of(
     table = table_of(records, locks, *scenarios, builds=builds)
     files = dict(
         all_pages(
-            table, claims=claims, history=history, source_of={s.name: source for s in scenarios}
+            Results(table, claims, chosen),
+            history=history,
+            source_of={s.name: source for s in scenarios},
         )
     )
     for lock in table.locks:

@@ -179,6 +179,15 @@ def test_all_runs_every_stack(root: Path) -> None:
     assert {"first", "second"} == {cell.partition("/")[0] for cell in outcomes(root)}
 
 
+def test_a_budget_means_every_stack_and_says_what_was_used(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cells that need no run cost nothing."""
+    assert 0 == main(["run", "--root", str(root), "--budget", "1cell", "--no-table"])
+    assert {"first", "second"} == {cell.partition("/")[0] for cell in outcomes(root)}
+    assert "budget: 0 stacks ran: 0 cells" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "ran"), [((), 1), (("--further",), 2), (("--scenario", "more"), 1), (("--all",), 4)]
 )

@@ -13,6 +13,7 @@ from gradmatrix.cli.main import main
 from gradmatrix.core.model import LockedPackage, Stack
 from gradmatrix.run.refresh import Fresh, Yanked, fresh_releases, suggestion, yanked
 from gradmatrix.stacks import config
+from gradmatrix.stacks.generated import chosen_in
 from tests.cli.test_cli import SUMS, write_lock
 from tests.factories import make_lock
 from tests.fakes.package_index import PackageIndex
@@ -339,3 +340,48 @@ def test_with_neither_index_nor_cache_it_ends_with_2(
     assert "The package index did not answer for alpha" in err
     assert "Run it again later" in err
     assert "_matrix.json" not in files(root)
+
+
+PAIRWISE = """
+[generate.pairwise]
+requirements = ["alpha", "beta"]
+versions = { alpha = ["1.0", "2.0"], beta = ">=1" }
+"""
+
+
+def test_an_impossible_pair_is_written_with_the_words_of_uv(
+    root: Path,
+    served: PackageIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The real resolver is asked. The second time it is not asked again."""
+    served.add("alpha", "2.0", "2026-03-01", requires=("beta>=2",))
+    served.add("beta", "1.0", "2026-01-01")
+    served.add("beta", "2.0", "2026-01-01")
+    add(root, PAIRWISE)
+    assert refresh(root) == 0
+    path = root / "results" / "locks" / "_matrix.json"
+    [found] = chosen_in(path)
+    [proof] = found.array.proofs
+    assert {"alpha": "2.0", "beta": "1.0"} == proof.versions
+    assert "depends on beta>=2" in proof.words
+    assert served.url not in path.read_text(encoding="utf-8")
+    assert 3 == len(found.stacks)
+    told = (
+        "[generate.pairwise]: 3 of 4 stacks have 3 of the 3 pairs that can be installed; 1 cannot"
+    )
+    assert told in capsys.readouterr().out
+    monkeypatch.setattr("gradmatrix.run.refresh.refuted", lambda *_: pytest.fail("asked again"))
+    assert refresh(root) == 0
+    assert (found,) == chosen_in(path)
+
+
+def test_a_version_that_never_was_is_an_error_with_the_nearest_one(
+    root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is resolved."""
+    served.add("beta", "1.0", "2026-01-01")
+    add(root, PAIRWISE.replace('"2.0"', '"1.1.1"'))
+    assert refresh(root) == 2
+    assert "no release '1.1.1' of alpha" in capsys.readouterr().err

@@ -22,6 +22,8 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 MOST_JOBS = 256
 """GitHub Actions allows this many jobs in one matrix."""
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|min|h)?")
+CELLS = re.compile(r"(\d+)cells?")
+GIGABYTES = re.compile(r"(\d+(?:\.\d+)?)gb", re.IGNORECASE)
 SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -100,6 +102,26 @@ def seconds(text: str) -> float:
     if not found or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 120s or 5m")
     return float(found[1]) * SECONDS[found[2]]
+
+
+def budget(text: str) -> object:
+    """What a run may use, such as ``200cells,90m,20GB``."""
+    from gradmatrix.run.budget import GB, Budget
+
+    limits: dict[str, Any] = {}
+    for part in text.replace(" ", "").split(","):
+        cells, disk = CELLS.fullmatch(part), GIGABYTES.fullmatch(part)
+        limit: tuple[str, float]
+        if cells:
+            limit = "cells", int(cells[1])
+        elif disk:
+            limit = "disk_bytes", int(float(disk[1]) * GB)
+        else:
+            limit = "time_s", seconds(part)
+        if limit[0] in limits or not limit[1]:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a budget such as 200cells,90m,20GB")
+        limits[limit[0]] = limit[1]
+    return Budget(**limits)
 
 
 def share(text: str) -> float:
@@ -188,7 +210,7 @@ OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-r
 carries."""
 OF_STACKS = ("run", "table", "upgrade", "compare", "bisect")
 """These also need the extra ``matrix``."""
-EXTRA = ("numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
+EXTRA = ("covertable", "numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
 """The modules of that extra."""
 
 
@@ -263,6 +285,12 @@ def register_matrix(commands: Commands) -> None:
         flag("--further", "the further scenarios of matrix.toml too"),
         flag("--fresh", "run the cells even if their outcome is recorded"),
         EXPLAIN,
+        argument(
+            "--budget", type=budget, metavar="LIMITS",
+            help="begin no stack beyond this many cells, this time or this much new disk space, "
+            "such as 200cells,90m,20GB; without names all stacks are meant. New releases come "
+            "first, then pairs of releases that never met, then the oldest records",
+        ),
         flag("--strict", "exit with 1 if a judged cell does not pass"),
         flag("--drop-environments", "delete each environment after its cells ran"),
         argument(

@@ -33,7 +33,8 @@ from gradmatrix.core.text import counted, plain
 from gradmatrix.night import night
 from gradmatrix.publish import publication
 from gradmatrix.publish.formats import Json, Results
-from gradmatrix.run import bundle
+from gradmatrix.run import budget, bundle
+from gradmatrix.run.budget import Meter
 from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.project import Project, by_date, find_checkout, same_verdict
 from gradmatrix.run.ray import Cluster
@@ -56,7 +57,10 @@ UNRESOLVED = 3
 
 def run_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run stacks; the exit code is 1 if ``--strict`` finds a failure."""
-    stacks = chosen_stacks(project, options.stacks, everything=options.all)
+    every = options.all or bool(options.budget and not options.stacks)
+    stacks = chosen_stacks(project, options.stacks, everything=every)
+    if options.budget:
+        stacks = budget.ordered(project, stacks)
     selection = select(
         project,
         scenario=options.scenario,
@@ -70,6 +74,12 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
             "--address names a cluster, and the run is on this machine.",
             cause="--on ray is missing",
             next_step=f"add --on ray, or leave out --address {options.address}",
+        )
+    if options.budget and options.on is not None:
+        raise UserError(
+            "--budget cannot be used with --on ray.",
+            cause="a budget counts what this machine uses",
+            next_step="leave one of them out",
         )
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after
@@ -107,28 +117,46 @@ def run_stacks(
 ) -> dict[str, CannotLock]:
     """Run stacks; return those that cannot be locked."""
     missing: dict[str, CannotLock] = {}
+    meter = Meter.of(options.budget, project) if options.budget else None
     show_isolation(console, explain=options.explain)
     with Display(
         console, verbose=options.verbose, explain=options.explain, together=options.on is not None
     ) as display:
-        runs = locked(project, stacks, display, missing)
+        runs = taken(locked(project, stacks, display, missing, meter), selection, meter)
         for lock, summary in executed(options, project, runs, selection):
             show_summary(console, summary)
             show_fallen_behind(console, project.fallen_behind(lock))
+    if meter is not None:
+        console.print(Text(f"{meter}"), soft_wrap=True)
     return missing
 
 
 def locked(
-    project: Project, stacks: Sequence[Stack], display: Display, missing: dict[str, CannotLock]
+    project: Project,
+    stacks: Sequence[Stack],
+    display: Display,
+    missing: dict[str, CannotLock],
+    meter: Meter | None,
 ) -> Iterator[StackRun]:
     """A run of each stack; those that cannot be locked are added to ``missing``."""
     for stack in stacks:
+        if meter is not None and not meter.has_room(1, of=stack.name):
+            continue
         if project.current_lock(stack) is None:
             display.stage(stack.name, "locking")
         try:
             yield project.stack_run(stack, display)
         except CannotLock as error:
             missing[stack.name] = error
+
+
+def taken(
+    runs: Iterator[StackRun], selection: Selection, meter: Meter | None
+) -> Iterator[StackRun]:
+    """The runs for which the budget has room."""
+    for run in runs:
+        if meter is None or meter.takes(run.stack.name, run.plan(selection)):
+            yield run
 
 
 def executed(
@@ -328,6 +356,7 @@ def news_lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
             else "its lock stays: it is dated, or asks for this release"
         )
         yield f"yanked    {yanked.package} {yanked.version} in {yanked.stack}: {then}"
+    yield from (f"combined  {each.table}: {each.coverage}" for each in news.combined)
     yield from (f"note: {notice}" for notice in news.notices)
     if news.suggestion:
         yield f"To keep a release as a stack, add to matrix.toml:\n\n{news.suggestion}"

@@ -31,6 +31,7 @@ from gradmatrix.judge.diagnosis import format_frame
 from gradmatrix.publish.claims.claims import Boundary, Span, Verdict
 from gradmatrix.publish.rows import Grid, Row, grid, lacks_device
 from gradmatrix.stacks.lock import fallen_behind
+from gradmatrix.stacks.pairwise import Coverage, Proof, coverage, pins_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Lock
     from gradmatrix.publish.claims.claims import Judged, Tested
     from gradmatrix.publish.rows import Table
+    from gradmatrix.stacks.pairwise import Chosen
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Results:
 
     table: Table
     claims: Sequence[Judged] = ()
+    chosen: Sequence[Chosen] = ()
+    """The stacks of each [generate.pairwise] table."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -164,7 +168,7 @@ class Document(Frozen, frozen=True):
 
     schema: int
     stacks: tuple[StackEntry, ...]
-    """By as-of date, the oldest first."""
+    """By as-of date, the oldest first; before them those of [generate.pairwise]."""
     cells: tuple[Row, ...]
     """By device, scenario, variant, and then in the order of the stacks."""
 
@@ -489,6 +493,56 @@ def tested_entry(tested: Tested) -> TestedEntry:
     )
 
 
+class PairwiseEntry(Frozen, frozen=True):
+    """The stacks of a [generate.pairwise] table, and the combinations that they have."""
+
+    coverage: Coverage
+    judged: int
+    """The number of combinations that a judged cell has met."""
+    versions: dict[str, tuple[str, ...]]
+    """The versions of each package that are combined."""
+    stacks: dict[str, dict[str, str]]
+    """Each stack with its versions, run or not."""
+    impossible: tuple[Proof, ...]
+    """The smallest conflicts; a combination that holds one cannot be installed."""
+    alone: tuple[dict[str, str], ...]
+    """Combinations that can be installed, but not with any versions of the other packages."""
+
+
+class PairwiseDocument(Frozen, frozen=True):
+    """The published combinations."""
+
+    schema: int
+    tables: tuple[PairwiseEntry, ...]
+
+
+class CombinedReleases:
+    """Which pairs of releases the stacks of [generate.pairwise] have, and the resolver's proofs."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterator[bytes]:
+        """Yield a ``PairwiseDocument``, line by line."""
+        encoder = msgspec.json.Encoder()
+        yield b'{"schema":%d,\n"tables":[\n' % SCHEMA
+        yield from json_elements(map(encoder.encode, pairwise_entries(results)))
+        yield b"]}\n"
+
+
+def pairwise_entries(results: Results) -> Iterator[PairwiseEntry]:
+    """Yield the entry of each [generate.pairwise] table."""
+    judged = {row.stack for row in results.table.rows if row.passed is not None}
+    for each in results.chosen:
+        ran = (stack for stack in each.stacks if stack.name in judged)
+        yield PairwiseEntry(
+            coverage=coverage(each.array, each.stacks),
+            judged=coverage(each.array, ran).covered,
+            versions=each.array.versions,
+            stacks={stack.name: pins_of(stack, each.array.versions) for stack in each.stacks},
+            impossible=each.array.proofs,
+            alone=each.array.alone,
+        )
+
+
 FORMATS: dict[str, type[Format]] = {
     "matrix.md": Markdown,
     "matrix.csv": Csv,
@@ -496,6 +550,7 @@ FORMATS: dict[str, type[Format]] = {
     "matrix.json": Json,
     "matrix.schema.json": Schema,
     "claims.json": Claims,
+    "pairwise.json": CombinedReleases,
     "records.schema.json": RecordsSchema,
 }
 """The data files that a publication writes, by their paths in ``results/``."""

@@ -38,12 +38,14 @@ from gradmatrix.publish.feeds import feed
 from gradmatrix.publish.formats import FORMATS, Results, headline, write_block
 from gradmatrix.publish.rows import Row, Table, build_of, rows_of, tabulated
 from gradmatrix.run.project import PACKAGE, Project, by_date, of_locks, of_matrix
+from gradmatrix.stacks import generated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from multiprocessing.context import BaseContext
 
     from gradmatrix.core.model import Lock
+    from gradmatrix.stacks.pairwise import Chosen
 
 BIG_BYTES = 32 * 2**20
 """With fewer bytes of records, one process does all: a second one needs half a second to start."""
@@ -99,7 +101,7 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
         gathered = gather(project, site=site)
         table = gathered.table
         claims = load_claims(project.root, project.known_scenarios())
-        results = Results(table, judge_all(claims, table))
+        results = Results(table, judge_all(claims, table), chosen(project))
         with beside(partial(write_data, project.results, results), apart=is_big(project)):
             if project.results == project.root / "results":
                 core = {stack.name for stack in project.matrix.stacks if stack.core}
@@ -108,6 +110,21 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
                 write_site(project, results, gathered.pages, base_url)
         remember(project, made_of, site=site, base_url=base_url)
     return True
+
+
+def chosen(project: Project) -> list[Chosen]:
+    """Return the stacks of each [generate.pairwise] table that matrix.toml still has."""
+    known = {stack.name for stack in project.matrix.stacks}
+    found = generated.chosen_in(project.generated_file)
+    return [each for each in found if {stack.name for stack in each.stacks} <= known]
+
+
+def in_order(project: Project) -> tuple[Lock, ...]:
+    """Return the locks by date. Stacks of [generate.pairwise] come first: pages show them last."""
+    combined = {stack.name for each in chosen(project) for stack in each.stacks}
+    return tuple(
+        sorted(by_date(project.known_locks()), key=lambda lock: lock.stack not in combined)
+    )
 
 
 def refuse_incomplete(project: Project) -> None:
@@ -133,7 +150,7 @@ def refuse_incomplete(project: Project) -> None:
 
 def gather(project: Project, *, site: bool) -> Gathered:
     """Publish every stack, and return them all together."""
-    locks = by_date(project.known_locks())
+    locks = in_order(project)
     rows: list[Row] = []
     builds: dict[str, str] = {}
     pages: list[str] = []
@@ -209,7 +226,7 @@ def write_site(
         for s in table.scenarios.values()
     }
     files = chain(
-        all_pages(table, claims=results.claims, history=known, source_of=sources_of),
+        all_pages(results, history=known, source_of=sources_of),
         [("feed.xml", feed(known, base_url))],
     )
     written = sorted({*pages, *write(project.results, files)})

@@ -13,9 +13,20 @@ from packaging.version import Version
 
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.observation import Frozen
-from gradmatrix.stacks import generated
-from gradmatrix.stacks.generate import TWINS, Releases, Window, joined, names_of, pinned, safe_name
+from gradmatrix.stacks import generated, pairwise
+from gradmatrix.stacks.generate import (
+    TWINS,
+    Pairwise,
+    Releases,
+    Window,
+    joined,
+    names_of,
+    pinned,
+    safe_name,
+)
 from gradmatrix.stacks.index import IndexUnreachable, newest
+from gradmatrix.stacks.lock import refuted
+from gradmatrix.stacks.pairwise import Coverage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
     from gradmatrix.run.project import Project
     from gradmatrix.stacks.generate import Placed
     from gradmatrix.stacks.index import Index, Release
+    from gradmatrix.stacks.pairwise import Array
 
     Offered = Mapping[str, Sequence[Release]]
 
@@ -48,6 +60,13 @@ class Yanked(Frozen, frozen=True):
     """Whether the next lock of the stack drops it: a stack of today that does not pin it."""
 
 
+class Combined(Frozen, frozen=True):
+    """How many combinations the stacks of a [generate.pairwise] table have."""
+
+    table: str
+    coverage: Coverage
+
+
 class News(Frozen, frozen=True, kw_only=True):
     """What is new on a day."""
 
@@ -67,6 +86,7 @@ class News(Frozen, frozen=True, kw_only=True):
     unlocked: tuple[str, ...] = ()
     """Stacks whose lock does not fit their requirements, without the new ones."""
     yanked: tuple[Yanked, ...] = ()
+    combined: tuple[Combined, ...] = ()
     notices: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
     """Notes about the index's answers: they are old, or a kept one was damaged."""
@@ -91,6 +111,8 @@ class Reading:
     offered: Offered
     given: dict[Placed, tuple[Stack, ...]]
     """The stacks that each rule gives."""
+    arrays: dict[Placed, Array]
+    """What is known about the combinations of each [generate.pairwise] table."""
     now: tuple[Stack, ...]
     """Every stack, those of the rules included."""
     added: tuple[Stack, ...]
@@ -109,7 +131,7 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
     news = report(project, reading, today)
     if write:
         _check_removed(reading.removed, project.index)
-        generated.write(project.generated_file, reading.given)
+        generated.write(project.generated_file, reading.given, reading.arrays)
     return news
 
 
@@ -126,11 +148,22 @@ def read(project: Project, today: dt.date) -> Reading:
     for rule in rules:
         check(rule, offered)
     given = {rule: generated.given_by(rule, offered, today) for rule in rules}
+    arrays = {}
+    for rule in rules:
+        if isinstance(rule.rule, Pairwise):
+            chosen = pairwise.choose(
+                rule.rule,
+                offered,
+                generated.chosen_in(project.generated_file),
+                today - dt.timedelta(days=1),
+                lambda stack: refuted(stack, project.index),
+            )
+            given[rule], arrays[rule] = chosen.stacks, chosen.array
     pairs = [(rule.place, stack) for rule, stacks in given.items() for stack in stacks]
     now = joined(project.matrix_file, typed.stacks, pairs)
     added, removed = generated.differing(known, now)
     return Reading(
-        frozenset(asked), offered, given, tuple(now), tuple(added), tuple(removed), locks
+        frozenset(asked), offered, given, arrays, tuple(now), tuple(added), tuple(removed), locks
     )
 
 
@@ -159,6 +192,10 @@ def report(project: Project, reading: Reading, today: dt.date) -> News:
             if stack.name not in added and project.current_lock(stack) is None
         ),
         yanked=tuple(yanked(reading.now, reading.locks, reading.offered)),
+        combined=tuple(
+            Combined(table=rule.place, coverage=pairwise.coverage(array, reading.given[rule]))
+            for rule, array in reading.arrays.items()
+        ),
         notices=tuple(notices(reading)),
         suggestion=suggestion(fresh, typed, {stack.name.lower() for stack in reading.now}),
     )
@@ -283,15 +320,18 @@ def check(placed: Placed, offered: Offered) -> None:
             next_step="set UV_DEFAULT_INDEX to an index that has them",
         )
     if isinstance(placed.rule, Releases):
-        _check_exactly(placed.place, placed.rule, offered[placed.rule.name])
+        _check_exactly(placed.place, placed.rule.name, placed.rule.exactly, offered)
+    if isinstance(placed.rule, Pairwise):
+        for name, asked in placed.rule.by_name.items():
+            _check_exactly(placed.place, name, () if isinstance(asked, str) else asked, offered)
 
 
-def _check_exactly(place: str, rule: Releases, releases: Iterable[Release]) -> None:
-    versions = {Version(release.version): release.version for release in releases}
-    unknown = next((text for text in rule.exactly if Version(text) not in versions), None)
+def _check_exactly(place: str, package: str, asked: Iterable[str], offered: Offered) -> None:
+    versions = {Version(release.version): release.version for release in offered[package]}
+    unknown = next((text for text in asked if Version(text) not in versions), None)
     if unknown is not None:
         raise UserError(
-            f"There is no release {unknown!r} of {rule.package}, which {place} asks for exactly.",
+            f"There is no release {unknown!r} of {package}, which {place} asks for exactly.",
             cause=did_you_mean(unknown, versions.values()),
             next_step="correct matrix.toml",
         )

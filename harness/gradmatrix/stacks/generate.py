@@ -6,6 +6,7 @@ releases in the index, and the day:
 - [generate.snapshots]: a stack for the end of each month or quarter, as a plain install gave it
 - [generate.releases]: a stack for every release of one package, with the rest of another stack
 - [generate.window]: the oldest and the newest versions that SPEC 0 supports
+- [generate.pairwise]: few stacks in which every pair of releases meets (see ``pairwise.py``)
 
 SPEC 0 (https://scientific-python.org/specs/spec-0000/) supports a feature release for 24 months and
 a Python for 36, and drops support by the quarter. So a window is that of a quarter's first day.
@@ -17,12 +18,12 @@ import calendar
 import datetime as dt
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -127,8 +128,38 @@ class Window(Frozen, frozen=True, kw_only=True):
     """Packages that are built from their source releases."""
 
 
-Rule = Snapshots | Releases | Window
-KINDS: dict[str, type[Rule]] = {"snapshots": Snapshots, "releases": Releases, "window": Window}
+class Pairwise(Frozen, frozen=True, kw_only=True):
+    """[generate.pairwise]: few stacks in which every pair of releases meets at least once."""
+
+    versions: Annotated[dict[str, tuple[str, ...] | str], msgspec.Meta(min_length=2)]
+    """The versions of each package: a list, or bounds such as `">=2.8"` for the last patch of each
+    minor release within them."""
+    strength: Annotated[int, msgspec.Meta(ge=2, le=3)] = 2
+    """How many releases meet: every pair, or with 3 every three."""
+    requirements: Requirements = REQUIREMENTS
+    """What is installed; a package without a row in `versions` is left open."""
+    pythons: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (PYTHON,)
+    """Python versions. A stack has the first one with which it can be installed."""
+    prefix: str = "pairwise"
+    """How the stacks' names begin."""
+    core: bool = False
+    """Whether `nox -s matrix` runs them."""
+    build: tuple[str, ...] = ()
+    """Packages that are built from their source releases."""
+
+    @property
+    def by_name(self) -> dict[str, tuple[str, ...] | str]:
+        """The asked versions by the package's name as an index knows it."""
+        return {canonicalize_name(name): asked for name, asked in self.versions.items()}
+
+
+Rule = Snapshots | Releases | Window | Pairwise
+KINDS: dict[str, type[Rule]] = {
+    "snapshots": Snapshots,
+    "releases": Releases,
+    "window": Window,
+    "pairwise": Pairwise,
+}
 
 
 @dataclass(frozen=True)
@@ -136,7 +167,7 @@ class Placed:
     """A rule, its table in the file, and the stack that it is based on."""
 
     place: str
-    rule: Rule
+    rule: Rule = field(hash=False)  # it may hold a dictionary
     base: Stack | None = None
 
     def asked(self) -> dict[str, Any]:
@@ -218,14 +249,45 @@ def _rule(
     if isinstance(rule, Releases):
         _check_releases(path, place, rule, today)
         return Placed(place, rule)
-    if rule.python is not None:
-        check_python(path, place, rule.python)
+    for python in rule.pythons if isinstance(rule, Pairwise) else filter(None, (rule.python,)):
+        check_python(path, place, python)
     for text in rule.requirements:
         check_requirement(path, place, text)
     check_build(path, place, rule.build)
     if isinstance(rule, Snapshots):
         _check_days(path, place, (rule.since, rule.until), today)
+    if isinstance(rule, Pairwise):
+        _check_pairwise(path, place, rule)
     return Placed(place, rule)
+
+
+def _check_pairwise(path: Path, place: str, rule: Pairwise) -> None:
+    if len(rule.by_name) < max(rule.strength, len(rule.versions)):
+        what = f"has too few packages in the key 'versions' of {place}"
+        raise wrong(path, what, f"{rule.strength} different ones or more are combined")
+    names = names_of(rule.requirements)
+    for name, asked in rule.by_name.items():
+        if name not in names:
+            what = f"has versions of {name!r} in {place}, which its requirements do not name"
+            raise wrong(path, what, did_you_mean(name, names))
+        if TWINS.get(name) in rule.by_name:
+            what = f"has versions of {name!r} and of {TWINS[name]!r} in {place}"
+            raise wrong(path, what, "they are one project: both get the version of the first")
+        if not (_is_bounds(asked) if isinstance(asked, str) else _are_versions(asked)):
+            what = f"has the versions {asked!r} of {name!r} in {place}, which cannot be read"
+            fix = 'write different versions such as ["2.8.0", "2.9.1"], or bounds such as ">=2.8"'
+            raise wrong(path, what, fix=fix)
+
+
+def _is_bounds(text: str) -> bool:
+    try:
+        return bool(SpecifierSet(text))
+    except InvalidSpecifier:
+        return False
+
+
+def _are_versions(texts: Sequence[str]) -> bool:
+    return all(map(_is_version, texts)) and len(set(map(Version, texts))) == len(texts) > 0
 
 
 def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> None:

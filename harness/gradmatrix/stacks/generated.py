@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from gradmatrix.core.model import Stack
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks.generate import (
     TWINS,
+    Pairwise,
     Releases,
     Snapshots,
     Window,
@@ -28,6 +30,7 @@ from gradmatrix.stacks.generate import (
     window,
 )
 from gradmatrix.stacks.index import both
+from gradmatrix.stacks.pairwise import Array, Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,6 +62,8 @@ class Entry(Frozen, frozen=True):
 
     asked: dict[str, Any]
     stacks: tuple[_Stack, ...]
+    array: Array | None = None
+    """What is known about the combinations of a [generate.pairwise] table."""
 
     def as_stacks(self) -> Iterator[Stack]:
         """Its stacks; ValueError if a date is not valid."""
@@ -112,12 +117,17 @@ def load(path: Path) -> Generated:
     return found
 
 
-def write(path: Path, given: Mapping[Placed, Sequence[Stack]]) -> bool:
+def write(
+    path: Path,
+    given: Mapping[Placed, Sequence[Stack]],
+    arrays: Mapping[Placed, Array] = MappingProxyType({}),
+) -> bool:
     """Write what each rule gave; return whether the file changed. It is deleted without rules."""
     entries = tuple(
         Entry(
             asked=placed.asked(),
             stacks=tuple(msgspec.convert(msgspec.to_builtins(stack), _Stack) for stack in stacks),
+            array=arrays.get(placed),
         )
         for placed, stacks in given.items()
     )
@@ -140,7 +150,18 @@ def packages_of(placed: Placed) -> tuple[str, ...]:
     rule = placed.rule
     if isinstance(rule, Releases):
         return (rule.name, *_twin(placed))
+    if isinstance(rule, Pairwise):
+        return tuple(dict.fromkeys((*rule.by_name, *names_of(rule.requirements))))
     return needed(rule) if isinstance(rule, Window) else ()
+
+
+def chosen_in(path: Path) -> tuple[Chosen, ...]:
+    """What the file at ``path`` has of [generate.pairwise] tables."""
+    return tuple(
+        Chosen(tuple(entry.as_stacks()), entry.array)
+        for entry in kept(path).entries
+        if entry.array is not None
+    )
 
 
 def _twin(placed: Placed) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from gradmatrix.core.outcomes import (
     SAYS_DISK_FULL,
     Outcome,
 )
+from gradmatrix.core.text import listed
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
 from gradmatrix.stacks.listing import contents_digest
@@ -232,6 +233,29 @@ def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) 
     if lock.failure is None or lock.failure.outcome in WRITTEN:
         write(lock, ran.stdout, folder)
     return lock
+
+
+def refuted(stack: Stack, index: Index) -> str:
+    """The resolver's proof that ``stack`` has no solution; empty if it has one. Nothing is written.
+
+    Raises:
+        NeedsBuild: if a package must be built and the stack does not allow it
+        UserError: if the index does not answer, or uv cannot work on this machine
+    """
+    assert isinstance(stack.as_of, dt.date)
+    try:
+        ran = _compiled(stack, stack.as_of, index, UNBOUND)
+        words = uv.summary(ran.stderr)
+        failure = _failure(stack, stack.as_of, index, words) if ran.returncode else None
+    except IndexUnreachable as error:
+        failure = Failure(outcome=INDEX_UNREACHABLE, message=str(error))
+    if failure is not None and failure.outcome not in (CONFLICT, NO_RELEASE):
+        raise UserError(
+            f"It is not known whether {listed(stack.requirements)} can be installed together.",
+            cause=failure.message,
+            next_step="run the command again later; nothing was written",
+        )
+    return failure.message if failure else ""
 
 
 def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.Ran:

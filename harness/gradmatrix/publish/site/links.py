@@ -17,6 +17,7 @@ INDEX = "index.html"
 NUMBER = re.compile(r"(?<=-)\d+$")
 """The number of a signal or exit code. One sentence explains all numbers."""
 CLAIMS, ERRORS, HISTORY, QUERY = "claims.html", "errors.html", "history.html", "query.html"
+PAIRWISE = "pairwise.html"
 
 
 @lru_cache(maxsize=65536)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Lock, LockedPackage, Scenario
     from gradmatrix.judge.versions import PackageMove
+    from gradmatrix.publish.formats import PairwiseEntry
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import Line, Place, View
 
@@ -95,7 +96,9 @@ class Coming(NamedTuple):
     mended: list[Row]
 
 
-def front_pages(view: View, history: History | None) -> Iterator[tuple[str, bytes]]:
+def front_pages(
+    view: View, history: History | None, pairs: Sequence[PairwiseEntry]
+) -> Iterator[tuple[str, bytes]]:
     """Yield index.html with the newest stacks, and older-1.html and so on with the others."""
     windows = view.windows()
     for number, locks in enumerate(windows):
@@ -123,6 +126,7 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
             view=view,
             summary=summary(view),
             coming=coming(view),
+            pairs=pairs,
             lately=lately(history),
             regressed=standing(view, history),
             roles=ROLES,

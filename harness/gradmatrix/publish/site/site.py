@@ -15,7 +15,7 @@ import msgspec
 from gradmatrix.core.model import SHOWN
 from gradmatrix.core.outcomes import TRAINS, outcomes_by_phase
 from gradmatrix.core.text import plain
-from gradmatrix.publish.formats import described
+from gradmatrix.publish.formats import described, pairwise_entries
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.history import history_page
 from gradmatrix.publish.site.markup import ROLES, in_words, page
@@ -30,11 +30,11 @@ from gradmatrix.publish.site.pages import (
 from gradmatrix.publish.site.tables import NOT_RUN, View, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gradmatrix.compare.history import History
-    from gradmatrix.publish.claims.claims import Judged
-    from gradmatrix.publish.rows import Row, Table
+    from gradmatrix.publish.formats import Results
+    from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import Line, Shown
 
 PATH = "site/data.js"
@@ -48,24 +48,27 @@ STATIC = Path(__file__).resolve().parent.parent / "static"
 
 
 def all_pages(
-    table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
+    results: Results, *, history: History | None, source_of: Mapping[str, str]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each file.
 
     Args:
-        table: The matrix.
-        claims: The judged claims.
+        results: The matrix, the judged claims and the chosen stacks.
         history: The published changes; None if there are none.
         source_of: The text of each scenario, by name.
     """
-    view = View(table)
-    yield from front_pages(view, history)
+    view = View(results.table)
+    pairs = list(pairwise_entries(results))
+    yield from front_pages(view, history, pairs)
     yield from stack_pages(view)
     yield from scenario_pages(view, source_of)
     yield from package_pages(view)
-    yield messages_page(view, claims)
+    yield messages_page(view, results.claims)
     yield history_page(view, history)
-    yield claims_page(view, claims)
+    yield claims_page(view, results.claims)
+    if pairs:
+        ran = {row.stack for row in view.table.rows}
+        yield page("pairwise.html", links.PAIRWISE, tables=pairs, ran=ran)
     yield page(
         "query.html",
         links.QUERY,
