@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Lock
     from gradmatrix.judge.edge import Found
-    from gradmatrix.measure.statistics import Key
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 DAY = dt.date(2025, 12, 31)
@@ -44,6 +43,7 @@ FAILS = Answer(
     Ended(exit=0),
     wall_s=0.5,
 )
+STOPS = Answer(None, Ended(exit=3), wall_s=0.5)
 Versions = dict[str, int]
 """Every release of the lab is a number."""
 
@@ -55,6 +55,8 @@ class Lab:
     root: Path
     index: PackageIndex
     fails: Callable[[Versions], bool] = lambda _: False
+    stops: Callable[[Versions], bool] = lambda _: False
+    """Whether its process ends instead."""
     broken: Callable[[Versions], bool] = lambda _: False
     """Whether the scenario cannot be imported."""
     runs: list[Versions] = field(default_factory=list)
@@ -76,17 +78,27 @@ class Lab:
             side, project.index, self.root / "side-locks", project.locks_folder
         )
 
-    def bisect(
-        self, good: Sequence[str], bad: Sequence[str], key: Key = PLAIN, **facts: float
-    ) -> Found:
-        """The answer for the cell."""
+    def search(
+        self,
+        good: Sequence[str],
+        bad: Sequence[str],
+        *,
+        noise: float = 0.0,
+        every: bool = False,
+        only: Sequence[str] = (),
+    ) -> Bisection:
+        """A search for the cell, before anything runs."""
         project = Project.at(self.root)
-        (scenario,) = project.chosen_scenarios()
+        scenarios = project.chosen_scenarios()
         sides = self.side("good", *good), self.side("bad", *bad)
-        search = Bisection(
-            project, *sides, scenario, key, Watcher(), self.told.append, noise=facts.get("noise", 0)
+        tell = self.told.append
+        return Bisection(
+            project, *sides, scenarios, PLAIN, Watcher(), tell, only=only, noise=noise, all=every
         )
-        return search.run()
+
+    def bisect(self, good: Sequence[str], bad: Sequence[str], *, noise: float = 0.0) -> Found:
+        """The answer for the cell."""
+        return self.search(good, bad, noise=noise).run()
 
 
 @pytest.fixture
@@ -115,6 +127,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
             def run(self, request: Request) -> Answer:
                 super().run(request)
                 lab.runs.append(self.versions)
+                if lab.stops(self.versions):
+                    return STOPS
                 return FAILS if lab.fails(self.versions) else TRAINED
 
         def server(
@@ -144,7 +158,9 @@ def test_the_release_of_one_package(lab: Lab) -> None:
     found = lab.bisect(["alpha==1"], ["alpha==30"])
     assert [("alpha", "18", "19")] == edges(found)
     (edge,) = found.edges
-    assert (("trains", "step:exception"), ()) == (edge.ends, edge.also)
+    ends = tuple(end.outcome for end in edge.ends)
+    assert (("trains", "step:exception"), ()) == (ends, edge.also)
+    assert ("alpha 18 → 19",) == edge.moved
     assert (dt.date(2025, 1, 19), dt.date(2025, 1, 20)) == (
         edge.before_released,
         edge.after_released,
@@ -229,6 +245,63 @@ def test_a_second_bisection_runs_nothing_again(lab: Lab) -> None:
     assert (first, runs) == (lab.bisect(["alpha==1"], ["alpha==16"]), len(lab.runs))
 
 
+def test_all_changes_of_one_package(lab: Lab) -> None:
+    """It fails for a while and trains again: both are found, though the sides end equally."""
+    lab.add("alpha", 9)
+    lab.fails = lambda versions: 3 <= versions["alpha"] <= 6
+    found = lab.search(["alpha==1"], ["alpha==9"], every=True, only=["alpha"]).run()
+    assert [("alpha", "2", "3"), ("alpha", "6", "7")] == edges(found)
+    assert [f"alpha {number}" for number in (2, 3)] == [each.name for each in found.edges[0].ends]
+
+
+def test_all_changes_over_several_packages(lab: Lab) -> None:
+    """Each ends differently from the one before: the second is looked for behind the first."""
+    lab.add("alpha", 6)
+    lab.add("beta", 6)
+    lab.fails = lambda versions: versions["alpha"] >= 3
+    lab.stops = lambda versions: versions["beta"] >= 5 and versions["alpha"] >= 3
+    found = lab.search(["alpha==1", "beta==1"], ["alpha==6", "beta==6"], every=True).run()
+    assert {("alpha", "2", "3"), ("beta", "4", "5")} == set(edges(found))
+
+
+def test_what_it_may_take_is_not_less_than_what_it_takes(lab: Lab) -> None:
+    """Nothing is run for it."""
+    for name in ("alpha", "beta", "gamma"):
+        lab.add(name, 12)
+    lab.fails = lambda versions: versions["beta"] >= 7
+    names = ("alpha", "beta", "gamma")
+    sides = [f"{name}==1" for name in names], [f"{name}==12" for name in names]
+    outlook = lab.search(*sides).outlook()
+    assert [] == lab.runs
+    assert [10, 10, 10] == [count for _, count in outlook.lines]
+    assert lab.bisect(*sides).probes <= outlook.probes
+
+
+def test_equal_sides_are_refused(lab: Lab) -> None:
+    """There is nothing between them."""
+    lab.add("alpha", 2)
+    with pytest.raises(UserError, match="the same packages"):
+        lab.bisect(["alpha==1"], ["alpha==1"])
+
+
+def test_a_package_that_only_the_good_side_has(lab: Lab) -> None:
+    """The other way round it would come."""
+    lab.add("alpha", 2)
+    lab.add("beta", 2)
+    lab.fails = lambda versions: "beta" not in versions
+    with pytest.raises(UserError) as told:
+        lab.search(["alpha==1", "beta==1"], ["alpha==2"], only=["beta"]).run()
+    assert "only the good side has beta" == told.value.cause
+
+
+def test_sides_named_the_other_way_round_are_noticed(lab: Lab) -> None:
+    """It is said, and the answer is the same."""
+    lab.add("alpha", 4)
+    lab.fails = lambda versions: versions["alpha"] < 3
+    assert [("alpha", "2", "3")] == edges(lab.bisect(["alpha==1"], ["alpha==4"]))
+    assert any("what fixed it" in line for line in lab.told)
+
+
 def test_pythons_must_be_equal(lab: Lab) -> None:
     """A bisection moves packages."""
     lab.add("alpha", 2)
@@ -236,7 +309,7 @@ def test_pythons_must_be_equal(lab: Lab) -> None:
     (scenario,) = project.chosen_scenarios()
     sides = lab.side("good", "alpha==1"), lab.side("bad", "alpha==2", python="3.12")
     with pytest.raises(UserError, match=r"3\.12"):
-        Bisection(project, *sides, scenario, PLAIN, Watcher(), lab.told.append).run()
+        Bisection(project, *sides, (scenario,), PLAIN, Watcher(), lab.told.append).run()
 
 
 @pytest.mark.slow
@@ -254,6 +327,22 @@ def test_random_culprits(lab: Lab) -> None:
         found = lab.bisect([f"{name}==1" for name in names], [f"{name}==12" for name in names])
         wanted = {(name, str(release - 1), str(release)) for name, release in culprits.items()}
         assert wanted == set(edges(found))
+        for path in (lab.root / ".gradmatrix" / "upgrade" / "records").glob("*"):
+            path.unlink()
+
+
+@pytest.mark.slow
+def test_random_changes_over_a_range(lab: Lab) -> None:
+    """With --all, of four searches for up to four changes none is wrong or left out."""
+    lab.add("alpha", 14)
+    chance = random.Random(3)  # noqa: S311
+    for _ in range(4):
+        turns = sorted(chance.sample(range(2, 15), chance.randint(1, 4)))
+        lab.fails = lambda versions, these=turns: (  # type: ignore[misc]
+            sum(versions["alpha"] >= turn for turn in these) % 2 == 1
+        )
+        found = lab.search(["alpha==1"], ["alpha==14"], every=True, only=["alpha"]).run()
+        assert [("alpha", f"{turn - 1}", f"{turn}") for turn in turns] == edges(found)
         for path in (lab.root / ".gradmatrix" / "upgrade" / "records").glob("*"):
             path.unlink()
 

@@ -416,10 +416,14 @@ def register_questions(commands: Commands) -> None:
         commands, "bisect", "bisect.bisect_command",
         "which release did it? find the package and the release that change a cell",
         argument("cell", nargs="?", metavar="SCENARIO/VARIANT", help="what is run"),
-        argument("--good", required=True, metavar="SIDE", help="a BASELINE as upgrade takes it"),
+        argument("--good", metavar="SIDE", help="a BASELINE as upgrade takes it"),
         argument(
-            "--bad", required=True, metavar="SIDE",
+            "--bad", metavar="SIDE",
             help="a side that ends differently, or a package at another version, such as trl==0.15",
+        ),
+        argument(
+            "--between", nargs=2, metavar=("OLD", "NEW"),
+            help="instead: two releases of --package, in --good or the nearest older stack",
         ),
         argument(
             "--script", metavar="'FILE ARGS'",
@@ -435,11 +439,15 @@ def register_questions(commands: Commands) -> None:
             help="the share of runs that end wrongly by chance; each set of packages runs until "
             "the answer is clear",
         ),
+        flag("--all", "look for every change on the way; of --package, every release is run"),
+        flag("--dry-run", "run nothing: say which releases there are and what it may take"),
         RESOLVING[0],
         argument(
             "--build", action="append", default=[], type=package, metavar="NAME",
             help="a package that may be built from its source release (repeatable)",
         ),
+        argument("--markdown", type=Path, metavar="FILE", help="write the answer as Markdown"),
+        argument("--html", type=Path, metavar="FILE", help="write the answer as one page"),
         JSON,
         epilog="exit code: 0 if a release was found; 1 if both sides end in the same way",
     )  # fmt: skip

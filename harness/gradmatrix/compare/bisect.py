@@ -7,8 +7,9 @@ installed and run by itself, so nothing of an earlier one is left in it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
-from itertools import starmap
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
@@ -28,12 +29,12 @@ from gradmatrix.core.outcomes import (
 )
 from gradmatrix.core.text import one_line
 from gradmatrix.judge.diagnosis import diagnose
-from gradmatrix.judge.edge import Edge, End, Found, Search, Skipped
+from gradmatrix.judge.edge import Edge, End, Found, Link, Search, Skipped, most_questions
 from gradmatrix.judge.versions import packages_moved
 from gradmatrix.run.plan import Selection
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import environment, metadata
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
+from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, has_driver
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
@@ -41,6 +42,7 @@ from gradmatrix.stacks.lock import NeedsBuild
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.compare.sides import Side
@@ -53,20 +55,29 @@ if TYPE_CHECKING:
 
 NAMED, ASKED, OTHER = 16.0, 4.0, 1.0
 """How likely a package is: one in the traceback or diagnosis, one that a side names, another."""
+NEIGHBOURS = 3
+"""Runs at the end: both neighbours, and one of them with what the other has."""
 MOST_DRAGGED = 4
 """The most packages that are tried alone, of those that came along with the one that was found."""
+PROBE_S = 30.0
+"""What a set of packages took on two cores with cached packages: install, import, one cell."""
 Moved = dict[str, str]
 """Packages at other versions than on the good side, by name."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One set of packages: its lock, and the record of the cell if it can be judged."""
+    """One set of packages, resolved, and the record of the cell if it can be judged."""
 
-    lock: Lock | None
+    resolved: Resolved | None
     record: Record | None
     why: str = ""
     """Why it cannot be judged."""
+
+    @property
+    def lock(self) -> Lock | None:
+        """None if it does not resolve."""
+        return self.resolved.lock if self.resolved else None
 
 
 @dataclass(frozen=True)
@@ -79,9 +90,39 @@ class Unit:
     before: str | None
     weight: float
 
-    def at(self, version: str) -> Moved:
-        """The unit at another release."""
-        return dict.fromkeys([self.name, *(set(self.versions) & {TWINS.get(self.name)})], version)
+    @property
+    def several(self) -> bool:
+        """Whether it stands for packages that have no releases in common."""
+        own = {self.name, TWINS.get(self.name)}
+        return not own >= set(self.versions) or len(set(self.versions.values())) > 1
+
+    @property
+    def shown(self) -> str:
+        """Its name for people."""
+        return " + ".join(self.versions) if self.several else self.name
+
+    def at(self, version: str | None) -> Moved:
+        """The unit at another release; nothing moves if the good side does not have it."""
+        if self.several:
+            return self.versions if version == self.versions[self.name] else {}
+        return dict.fromkeys(self.versions, version) if version else {}
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a bisection may take, before anything is run."""
+
+    lines: tuple[tuple[Unit, int], ...]
+    """The packages to look at, with the number of releases to choose from."""
+    probes: int
+    """The most sets of packages that are run if one package is enough by itself."""
+    download_bytes: int
+    """The most that is downloaded if nothing is cached, as far as the index tells sizes."""
+
+    @property
+    def minutes(self) -> int:
+        """How long that takes, without downloads."""
+        return max(1, round(self.probes * PROBE_S / 60))
 
 
 @dataclass
@@ -91,7 +132,8 @@ class Bisection:
     project: Project
     good: Resolved
     bad: Resolved
-    scenario: Scenario
+    scenarios: tuple[Scenario, ...]
+    """Those of the cell, and of the cells ``along``."""
     key: Key
     progress: Progress
     tell: Callable[[str], object]
@@ -100,11 +142,17 @@ class Bisection:
     """The packages to look at; all if empty."""
     noise: float = 0.0
     """The share of runs that end wrongly."""
+    all: bool = False
+    """Whether every change on the way is looked for."""
+    along: Collection[Key] = ()
+    """Cells that run wherever this one does, because they are bisected too."""
     skipped: list[Skipped] = field(default_factory=list)
     seen: dict[str, Probe] = field(default_factory=dict)
     """By the digest of the lock."""
     outcome: tuple[object, ...] = ()
     """How the cell ends on the good side."""
+    around: list[tuple[Probe, Probe]] = field(default_factory=list)
+    """What ran on both sides of each edge."""
 
     def run(self) -> Found:
         """Verify the two sides, then look for the packages, then for their releases.
@@ -112,6 +160,52 @@ class Bisection:
         Raises:
             UserError: if a side cannot be judged, or no set of packages gives the bad outcome
         """
+        moves = self.moves()
+        ends = self.end(self.good), self.end(self.bad)
+        self.outcome = ended(ends[0])
+        if ends[1].passed and ends[0].passed is False:
+            self.tell("The good side fails and the bad one passes: this looks for what fixed it.")
+        shown = tuple(map(of_side, (self.good, self.bad), ends))
+        edges = self.every_edge(ends) if self.all else self.edges(ends)
+        return Found(
+            cell=str(self.key),
+            good=shown[0],
+            bad=shown[1],
+            differing=len(moves),
+            edges=tuple(edges),
+            all=self.all,
+            skipped=tuple(dict.fromkeys(self.skipped)),
+            probes=sum(probe.record is not None for probe in self.seen.values()),
+        )
+
+    def outlook(self) -> Outlook:
+        """What a run may take. Nothing is run or installed."""
+        units = self.units(())
+        self.project.index.many({name for unit in units for name in unit.versions})
+        lines = tuple((unit, len(self.line(unit)) - 2) for unit in units)
+        longest = max(count for _, count in lines)
+        alone = len(units) == 1
+        packages = 0 if alone else most_questions([unit.weight for unit in units]) + 2
+        dragged = 0 if self.only else MOST_DRAGGED
+        releases = longest if self.all else math.ceil(math.log2(longest + 1))
+        ends = {
+            (each.name, each.version)
+            for side in (self.good, self.bad)
+            for each in side.lock.packages
+        }
+        once = sum(self.size(*each) for each in ends)
+        each = max(self.size(unit.name, version) for unit in units for version in self.line(unit))
+        return Outlook(lines, packages + dragged + releases + NEIGHBOURS, once + releases * each)
+
+    def size(self, name: str, version: str | None) -> int:
+        """The bytes of a release; 0 if this machine does not need it or the index does not say."""
+        if is_of_torch(name) and not has_driver():
+            return 0
+        known = self.project.index.releases(name)
+        return next((each.size_bytes or 0 for each in known if each.version == version), 0)
+
+    def moves(self) -> tuple[PackageMove, ...]:
+        """What differs between the sides; UserError if nothing does, or if Python does."""
         if self.good.lock.python != self.bad.lock.python:
             raise UserError(
                 f"The sides have Python {self.good.lock.python} and {self.bad.lock.python}.",
@@ -119,25 +213,49 @@ class Bisection:
                 next_step="name sides with one Python, or give --python to files that leave it "
                 "open",
             )
-        ends = [self.end(each) for each in (self.good, self.bad)]
-        self.outcome = ended(ends[0])
-        moves = packages_moved(self.good.lock, self.bad.lock)
-        edges: list[Edge] = []
-        if ended(ends[1]) != self.outcome:
-            units = self.units(moves, ends)
-            found = self.culprits(units)
-            for unit in found:
-                others = together(each for each in found if each is not unit)
-                edges.append(self.edge(unit, others))
-        return Found(
-            cell=str(self.key),
-            good=shown(self.good, ends[0]),
-            bad=shown(self.bad, ends[1]),
-            differing=len(moves),
-            edges=tuple(edges),
-            skipped=tuple(dict.fromkeys(self.skipped)),
-            probes=sum(probe.record is not None for probe in self.seen.values()),
+        moves = packages_moved(
+            self.good.lock, self.bad.lock, (self.good.contents, self.bad.contents)
         )
+        if not moves:
+            raise UserError(
+                f"{self.good.side.name} and {self.bad.side.name} have the same packages.",
+                cause="nothing is between them",
+                next_step="name sides that differ",
+            )
+        return moves
+
+    def edges(self, ends: Sequence[Record]) -> list[Edge]:
+        """The change between the two sides; one edge for each package that is needed."""
+        if ended(ends[1]) == self.outcome:
+            return []
+        found = self.culprits(self.units(ends))
+        return [
+            self.edge(unit, together(each for each in found if each is not unit)) for unit in found
+        ]
+
+    def every_edge(self, ends: Sequence[Record]) -> list[Edge]:
+        """Each change on the way: of the packages to look at, or of those that are found in turn.
+
+        All releases of such a package are run, because the outcome may change and change back.
+        """
+        if self.only:
+            return [edge for unit in self.units(ends) for edge in self.edges_of(unit, {})]
+        found: list[Edge] = []
+        while ended(ends[1]) != self.outcome:
+            try:
+                units = self.culprits(self.units(ends))
+            except UserError as error:
+                if not found:
+                    raise
+                self.skip("what comes after", f"{error.what} {error.cause}")
+                break
+            for unit in units:
+                found += self.edges_of(unit, together(each for each in units if each is not unit))
+            passed = self.probe(together(units))
+            if passed.resolved is None or passed.record is None:
+                break
+            self.good, self.outcome = passed.resolved, ended(passed.record)
+        return found
 
     def end(self, resolved: Resolved) -> Record:
         """The record of the cell on one of the two sides; UserError if it cannot be judged."""
@@ -151,8 +269,9 @@ class Bisection:
         self.tell(f"{resolved.side.name}: {probe.record.outcome}")
         return probe.record
 
-    def units(self, moves: Iterable[PackageMove], ends: Sequence[Record]) -> list[Unit]:
+    def units(self, ends: Sequence[Record]) -> list[Unit]:
         """The packages to look at, the likely ones first; UserError if there is none."""
+        moves = self.moves()
         named = named_in(ends)
         asked = names_in((*self.good.side.asked, *self.bad.side.asked))
         moved = {each.name: each for each in moves if each.after and not each.same_version}
@@ -168,12 +287,17 @@ class Bisection:
             weight = NAMED if {*group} & named else ASKED if {*group} & asked else OTHER
             units[name] = Unit(name, group, move.before, weight)
         if not units:
+            lacks = [each.name for each in moves if each.name in self.only and not each.after]
             raise UserError(
                 "No package can be moved from the good side to the bad one.",
-                cause=f"--package names {', '.join(self.only)}, which do not differ"
+                cause=f"only the good side has {lacks[0]}"
+                if lacks
+                else f"--package names {', '.join(self.only)}, which do not differ"
                 if self.only
                 else "the sides differ only in packages that the bad one lacks, or in contents",
-                next_step="gradmatrix upgrade GOOD --to BAD shows what differs",
+                next_step="name the sides the other way round"
+                if lacks
+                else "gradmatrix upgrade GOOD --to BAD shows what differs",
             )
         return sorted(units.values(), key=lambda unit: -unit.weight)
 
@@ -221,61 +345,102 @@ class Bisection:
 
     def edge(self, unit: Unit, others: Moved) -> Edge:
         """The two releases of a unit between which the outcome changes, with ``others`` moved."""
+        line = self.line(unit)
+        self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
+        low, high = self.first_that_changes([others | unit.at(each) for each in line])
+        return self.between(unit, others, line, (low, high))
+
+    def edges_of(self, unit: Unit, others: Moved) -> list[Edge]:
+        """Each change along the releases of a unit, with ``others`` moved. All of them are run."""
+        line = self.line(unit)
+        self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
+        ran = [
+            (place, ended(probe.record))
+            for place, each in enumerate(line)
+            if (probe := self.probe(others | unit.at(each))).record is not None
+        ]
+        return [
+            self.between(unit, others, line, (low, high))
+            for (low, one), (high, other) in pairwise(ran)
+            if one != other
+        ]
+
+    def line(self, unit: Unit) -> list[str | None]:
+        """The releases of a unit from the good side to the bad one; None if it is not there."""
         after = unit.versions[unit.name]
-        if unit.before is None or len(set(unit.versions.values())) > 1:
-            low, high, line = 0, 1, [unit.before, after]
-        else:
-            line = [unit.before, *self.releases(unit.name, unit.before, after), after]
-            self.tell(f"{unit.name}: {len(line) - 2} releases between {unit.before} and {after}")
-            states = [others | unit.at(each) for each in line if each is not None]
-            low, high = self.first_that_changes(states)
-        before, after = line[low], line[high] or after
-        probes, also = self.neighbours(unit, before, after, others)
+        if unit.before is None or unit.several:
+            return [unit.before, after]
+        return [unit.before, *self.releases(unit.name, unit.before, after), after]
+
+    def between(
+        self, unit: Unit, others: Moved, line: Sequence[str | None], places: tuple[int, int]
+    ) -> Edge:
+        """The edge between two places of a line of releases; both are run, and what is kept."""
+        low, high = places
+        before, after = line[low], line[high]
+        assert after is not None
+        first, second = self.neighbours(unit, before, after, others)
+        self.around.append((first, second))
+        moved: tuple[PackageMove, ...] = ()
+        if first.lock is not None and second.lock is not None:
+            moved = packages_moved(first.lock, second.lock)
         days = self.days(unit.name)
+        needs, links = self.changed_in(unit.name, before, after)
         return Edge(
-            package=unit.name
-            if len(set(unit.versions.values())) == 1
-            else " + ".join(unit.versions),
+            package=unit.shown,
             before=before,
             before_released=days.get(before or ""),
             after=after,
             after_released=days.get(after),
-            ends=(probes[0], probes[1]),
-            also=also,
+            ends=(
+                of_probe(f"{unit.shown} {before or 'not there'}", first),
+                of_probe(f"{unit.shown} {after}", second),
+            ),
+            moved=tuple(map(str, moved)),
+            also=tuple(
+                str(each)
+                for each in moved
+                if each.name not in unit.versions
+                and not (is_of_torch(each.name) and "torch" in unit.versions)
+            ),
             between=tuple(each for each in line[low + 1 : high] if each),
+            needs=needs,
+            links=links,
         )
 
     def neighbours(
         self, unit: Unit, before: str | None, after: str, others: Moved
-    ) -> tuple[tuple[str, str], tuple[str, ...]]:
-        """The outcomes with both releases, and what else differs between these two runs.
-
-        Every other package is held at one version if the resolver allows it.
-        """
-        versions = unit.at(after) if len(set(unit.versions.values())) == 1 else unit.versions
-        second = self.probe(others | versions)
-        moved = others | (unit.at(before) if before else {})
+    ) -> tuple[Probe, Probe]:
+        """Both releases, with every other package at one version if the resolver allows it."""
+        second = self.probe(others | unit.at(after))
+        moved = others | unit.at(before)
         first = self.probe(moved)
-        if second.lock is not None and second.lock.digest != (first.lock and first.lock.digest):
+        if before and second.lock is not None:
             held = {
                 each.name: each.version
                 for each in second.lock.packages
                 if each.name not in unit.versions and not is_of_torch(each.name)
             }
-            pinned = self.probe(held | moved) if before else first
-            if pinned.record is not None and ended(pinned.record) == self.outcome:
+            pinned = self.probe(held | moved)
+            same = ended(first.record) if first.record else self.outcome
+            if pinned.record is not None and ended(pinned.record) == same:
                 first = pinned
-        outcomes = tuple(p.record.outcome if p.record else p.why for p in (first, second))
-        also: tuple[str, ...] = ()
-        if first.lock is not None and second.lock is not None:
-            differs = packages_moved(first.lock, second.lock)
-            also = tuple(
-                str(each)
-                for each in differs
-                if each.name not in unit.versions
-                and not (is_of_torch(each.name) and "torch" in unit.versions)
-            )
-        return (outcomes[0], outcomes[1]), also
+        return first, second
+
+    def changed_in(
+        self, name: str, before: str | None, after: str
+    ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
+        """What a release requires otherwise than the one before it, and where it says more."""
+        new, old = (metadata.read(self.metadata, name, each or "") for each in (after, before))
+        if new is None:
+            return (), ()
+        told = metadata.differing(old, new) if old else ()
+        return told, tuple(starmap(Link, metadata.links(new)))
+
+    @property
+    def metadata(self) -> Path:
+        """Where the metadata of packages is kept that were installed for a bisection."""
+        return folder_of(self.project) / "metadata"
 
     def releases(self, name: str, before: str, after: str) -> list[str]:
         """The releases between two, in the order from the one to the other."""
@@ -355,7 +520,6 @@ class Bisection:
             return known
         resolved = resolution.kept(side, lock, text, folder_of(self.project) / "locks")
         probe = self.looked_up(resolved, fresh=bool(self.noise and known))
-        probe = replace(probe, lock=lock)
         self.seen[lock.digest] = probe
         if probe.record is None:
             self.skip(what, probe.why)
@@ -374,9 +538,9 @@ class Bisection:
 
         A record of an earlier run is used. An environment that is made for it is deleted again.
         """
-        run = SideRun(resolved, self.project, (self.scenario,), self.progress)
+        run = SideRun(resolved, self.project, self.scenarios, self.progress)
         pairs = frozenset(
-            (k.scenario, k.variant) for k in with_partners([self.key], [self.scenario])
+            (k.scenario, k.variant) for k in with_partners([self.key, *self.along], self.scenarios)
         )
         there = (self.project.environments / run.name).exists()
         try:
@@ -385,16 +549,17 @@ class Bisection:
             )
         finally:
             if resolved.own and not there and run.interpreter is None:
+                metadata.keep(self.project.environments / run.name, self.metadata)
                 environment.drop(self.project.environments, run.name)
         record = records.get(self.key)
         if record is None:
-            return Probe(resolved.lock, None, f"there is no device {self.key.device} here")
+            return Probe(resolved, None, f"there is no device {self.key.device} here")
         judged = not (
             record.outcome in {*OF_THE_MACHINE, UNSUPPORTED}
             or phase_of(record.outcome) in {*NOT_INSTALLED, Phase.IMPORT}
         )
         why = f"{record.outcome}: {one_line(record.message)}"
-        return Probe(resolved.lock, record if judged else None, "" if judged else why)
+        return Probe(resolved, record if judged else None, "" if judged else why)
 
     def side(self, moved: Mapping[str, str]) -> Side:
         """The good side with these packages moved. Everything else stays if the resolver can."""
@@ -472,13 +637,38 @@ def named_in(records: Iterable[Record]) -> set[str]:
     return {str(canonicalize_name(file.partition("/")[0].removesuffix(".py"))) for file in files}
 
 
-def shown(resolved: Resolved, record: Record) -> End:
+def of_side(resolved: Resolved, record: Record) -> End:
     """A side for the answer."""
+    return of_probe(resolved.side.name, Probe(resolved, record))
+
+
+def of_probe(name: str, probe: Probe) -> End:
+    """A set of packages for the answer."""
+    record = probe.record
+    if record is None:
+        return End(name=name, outcome=probe.why, gradient=None, message="", why=())
     diagnosis = diagnose(record.observation) if record.observation and not record.passed else None
     return End(
-        name=resolved.side.name,
+        name=name,
         outcome=record.outcome,
         gradient=record.gradient,
         message=record.message,
         why=diagnosis.text if diagnosis else (),
     )
+
+
+def base_for(package: str, version: str, project: Project) -> str:
+    """The stack in which to put releases of a package: its own is the nearest one that is older."""
+    known = {
+        lock.stack: Version(found)
+        for lock in project.known_locks()
+        if (found := lock.version(package)) is not None
+    }
+    if not known:
+        raise UserError(
+            f"No stack of the matrix has {package}.",
+            cause=f"--between puts releases of {package} into a side",
+            next_step="name one with --good",
+        )
+    older = [name for name in known if known[name] <= Version(version)]
+    return max(older, key=known.__getitem__) if older else min(known, key=known.__getitem__)

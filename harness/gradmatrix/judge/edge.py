@@ -77,8 +77,20 @@ class Search:
         return min(taken), max(taken) + 1
 
 
+def most_questions(weights: Sequence[float]) -> int:
+    """The most questions that a search asks, whichever edge it is, if all can be answered."""
+    most = 0
+    for edge in range(len(weights)):
+        search, asked = Search(weights), 0
+        while (state := search.next()) is not None:
+            search.saw(state, changed=state > edge)
+            asked += 1
+        most = max(most, asked)
+    return most
+
+
 class End(Frozen, frozen=True):
-    """One of the two sides, and how the cell ends there."""
+    """A set of packages, and how the cell ends there."""
 
     name: str
     outcome: str
@@ -95,6 +107,13 @@ class Skipped(Frozen, frozen=True):
     why: str
 
 
+class Link(Frozen, frozen=True):
+    """An address in the metadata of a release, such as that of its changelog."""
+
+    name: str
+    url: str
+
+
 class Edge(Frozen, frozen=True, kw_only=True):
     """Two releases of a package between which the outcome changes."""
 
@@ -105,16 +124,37 @@ class Edge(Frozen, frozen=True, kw_only=True):
     after: str
     """The first release that ends differently."""
     after_released: dt.date | None = None
-    ends: tuple[str, str]
-    """The outcomes with these two releases."""
+    ends: tuple[End, End]
+    """How the cell ends with these two releases."""
+    moved: tuple[str, ...]
+    """All packages that differ between these two runs."""
     also: tuple[str, ...] = ()
     """What else differs between these two runs, because it cannot stay."""
     between: tuple[str, ...] = ()
     """The releases between them, which could not be judged."""
+    needs: tuple[str, ...] = ()
+    """What the first release that ends differently requires otherwise than the one before it."""
+    links: tuple[Link, ...] = ()
+    """Where its metadata says what changed."""
+
+    @property
+    def releases(self) -> str:
+        """Both releases with their days."""
+        before = (
+            f"{self.package} {self.before}{on(self.before_released)}"
+            if self.before
+            else f"a side without {self.package}"
+        )
+        return f"{before} and {self.after}{on(self.after_released)}"
+
+
+def on(day: dt.date | None) -> str:
+    """A day in parentheses, if it is known."""
+    return f" ({day})" if day else ""
 
 
 class Found(Frozen, frozen=True, kw_only=True):
-    """The answer. More than one edge means that all of them are needed together."""
+    """The answer. If ``all`` is false, all edges are needed together."""
 
     schema: int = 1
     cell: str
@@ -125,6 +165,18 @@ class Found(Frozen, frozen=True, kw_only=True):
     """The packages that differ between the two sides."""
     edges: tuple[Edge, ...]
     """Empty if both sides end in the same way."""
+    all: bool = False
+    """Whether every change on the way was looked for: each edge is one of its own."""
     skipped: tuple[Skipped, ...]
     probes: int
     """The sets of packages that were run, without the two sides."""
+
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence."""
+        if not self.edges:
+            return f"{self.cell} ends in the same way on both sides: {self.good.outcome}."
+        places = "; ".join(f"between {each.releases}" for each in self.edges)
+        if len(self.edges) > 1 and not self.all:
+            return f"{self.cell} changes only if all of these packages move: {places}."
+        return f"{self.cell} changes {places}."

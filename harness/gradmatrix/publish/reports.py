@@ -236,19 +236,21 @@ OF_SIZES = {
 
 def as_html(comparison: Comparison) -> bytes:
     """Return the comparison as one HTML page."""
-    style = "\n".join(path.read_text(encoding="utf-8") for path in STYLES)
-    _, content = page(
-        "comparison.html",
+    return own_page(
         "comparison.html",
         comparison=comparison,
-        style=ready(style),
-        style_hash=hash_of(style),
         tone=TONES[comparison.verdict],
         tones=OF_CHANGES,
         sizes=OF_SIZES,
         contents=contents_of(comparison),
         day=day,
     )
+
+
+def own_page(template: str, **values: object) -> bytes:
+    """Return a page that contains its style, and neither runs nor loads anything."""
+    style = "\n".join(path.read_text(encoding="utf-8") for path in STYLES)
+    _, content = page(template, template, style=ready(style), style_hash=hash_of(style), **values)
     return content
 
 
