@@ -6,18 +6,19 @@ import datetime as dt
 import itertools
 import random
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.compare import resolution
-from gradmatrix.compare.bisect import Bisection
+from gradmatrix.compare import resolution, upgrade
+from gradmatrix.compare.bisect import Bisection, bisected, regressed
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.run import pool
+from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer, Request
 from gradmatrix.stacks import environment
@@ -25,7 +26,7 @@ from gradmatrix.stacks.environment import Environment
 from tests.factories import make_observation, make_raised
 from tests.fakes.package_index import PackageIndex
 from tests.pretended import TRAINED, PretendedServer, Watcher, World, pretend
-from tests.upgrading import PLAIN, make_checkout
+from tests.upgrading import PLAIN, REPORTED, make_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -310,6 +311,30 @@ def test_pythons_must_be_equal(lab: Lab) -> None:
     sides = lab.side("good", "alpha==1"), lab.side("bad", "alpha==2", python="3.12")
     with pytest.raises(UserError, match=r"3\.12"):
         Bisection(project, *sides, (scenario,), PLAIN, Watcher(), lab.told.append).run()
+
+
+def test_an_upgrade_goes_on_from_its_regressions(lab: Lab) -> None:
+    """The release is named in the comparison; one cell stands for each cause."""
+    lab.add("alpha", 8)
+    lab.fails = lambda versions: versions["alpha"] >= 6
+    search = lab.search(["alpha==1"], ["alpha==8"])
+    plan = upgrade.Plan(scenarios=search.scenarios, selection=Selection())
+    compared = upgrade.upgrade(search.project, search.good, search.bad, plan, Watcher())
+    told = bisected(compared, regressed(compared), lambda key: replace(search, key=key))
+    assert [("alpha", "5", "6")] == [edge for found in told.bisected for edge in edges(found)]
+    assert compared.notes == told.notes
+
+
+def test_a_cell_that_runs_along_needs_no_environment_of_its_own(lab: Lab) -> None:
+    """The second search finds all that it asks for."""
+    lab.add("alpha", 8)
+    lab.fails = lambda versions: versions["alpha"] >= 6
+    first, second = (lab.search(["alpha==1"], ["alpha==8"]) for _ in range(2))
+    first.along, second.key = [REPORTED], REPORTED
+    first.run()
+    runs = len(lab.runs)
+    assert [("alpha", "5", "6")] == edges(second.run())
+    assert runs == len(lab.runs)
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from gradmatrix.cli.options import print_json, refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, what_moves
 from gradmatrix.compare import upgrade
-from gradmatrix.compare.bisect import Bisection, base_for
-from gradmatrix.compare.sides import Reading, text_of
+from gradmatrix.compare.bisect import Bisection, at_release, base_for
+from gradmatrix.compare.resolution import resolved
+from gradmatrix.compare.sides import Reading, parse_side, text_of
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.text import counted, plain
@@ -42,7 +43,7 @@ MOST_LINES = 12
 def bisect_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Find the release that changes a cell, and print it; 1 if both sides end in the same way."""
     refuse(options)
-    scenario, key = chosen(options, project)
+    scenarios, key, along = chosen(options, project)
     with Display(console) as display:
         display.stage(plain(options.good or options.between[0]), "resolving")
         good, bad = sides(options, project)
@@ -54,13 +55,14 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
             project,
             good,
             bad,
-            (scenario,),
+            scenarios,
             key,
             display,
             lambda line: tell(Text(plain(line), style="dim"), soft_wrap=True),
             only=options.package,
             noise=options.noise,
             all=options.all,
+            along=along,
         )
         if options.dry_run:
             for line in prospect(search.outlook()):
@@ -117,30 +119,24 @@ def refuse(options: argparse.Namespace) -> None:
 
 def sides(options: argparse.Namespace, project: Project) -> tuple[Resolved, Resolved]:
     """Both sides, resolved: those that are named, or one side with both releases."""
-    if not options.between:
-        return resolved(options, project, options.good, options.bad, "--bad")
-    (package,) = options.package
-    base = options.good or base_for(package, options.between[0], project)
-    one, other = (
-        resolved(options, project, base, f"{package}=={version}", "--between")[1]
-        for version in options.between
-    )
-    return one, other
-
-
-def resolved(
-    options: argparse.Namespace, project: Project, good: str, bad: str, option: str
-) -> tuple[Resolved, Resolved]:
-    """A side and another one, resolved; ``option`` is what named the second."""
+    reading = Reading(options.python)
+    if options.between:
+        (package,) = options.package
+        word = options.good or base_for(package, options.between[0], project)
+        side = upgrade.allowing(parse_side(word, project, reading), options.build)
+        folder = upgrade.folder_of(project) / "locks"
+        base = resolved(side, project.index, folder, project.locks_folder)
+        one, other = (at_release(base, package, each, project) for each in options.between)
+        return one, other
     try:
         return upgrade.resolved_sides(
-            project, good, [bad], Reading(options.python), as_of=None, build=options.build
+            project, options.good, [options.bad], reading, as_of=None, build=options.build
         )
     except UserError as error:
         raise UserError(
-            error.what.replace("--to ", f"{option} "),
-            cause=error.cause.replace("--to ", f"{option} "),
-            next_step=error.next_step.replace("--to ", f"{option} "),
+            error.what.replace("--to ", "--bad "),
+            cause=error.cause.replace("--to ", "--bad "),
+            next_step=error.next_step.replace("--to ", "--bad "),
         ) from error
 
 
@@ -188,8 +184,10 @@ def capsules_of(search: Bisection) -> dict[str, str]:
     return capsules
 
 
-def chosen(options: argparse.Namespace, project: Project) -> tuple[Scenario, Key]:
-    """The cell that is run: a variant of the matrix, or the user's own script."""
+def chosen(
+    options: argparse.Namespace, project: Project
+) -> tuple[tuple[Scenario, ...], Key, list[Key]]:
+    """The cell that is run, a variant of the matrix or the user's script; what runs along."""
     if bool(options.cell) == bool(options.script):
         raise UserError(
             "It is not clear what to run." if options.cell else "Nothing says what to run.",
@@ -199,8 +197,14 @@ def chosen(options: argparse.Namespace, project: Project) -> tuple[Scenario, Key
     device = options.device or project.matrix.run.devices[0]
     if options.script:
         (script,) = own_scripts([options.script], None, project)
-        return script, Key(script.name, VARIANT, device)
-    select(project, scenario=[], cell=[options.cell], device=[device], fresh=False)
-    name, _, variant = options.cell.partition("/")
-    (scenario,) = (each for each in project.chosen_scenarios() if each.name == name)
-    return scenario, Key(name, variant, device)
+        return (script,), Key(script.name, VARIANT, device), []
+    selection = select(
+        project, scenario=[], cell=[options.cell, *options.along], device=[device], fresh=False
+    )
+    first, *along = (
+        Key(name, variant, device)
+        for name, _, variant in (each.partition("/") for each in [options.cell, *options.along])
+    )
+    names = {name for name, _ in selection.variants or ()}
+    scenarios = tuple(each for each in project.chosen_scenarios() if each.name in names)
+    return scenarios, first, along

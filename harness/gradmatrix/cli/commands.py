@@ -357,6 +357,7 @@ UPGRADE_OPTIONS = {
             "--repeats", type=count, default=2, metavar="N",
             help="further runs of a changed cell on each side (default: 2)",
         ),
+        flag("--bisect", "look for the release behind each regression: gradmatrix bisect"),
         flag("--fresh", "run every cell, recorded or not"),
         flag("--keep", "keep the environments that are made for this"),
     ),
@@ -428,6 +429,10 @@ def register_questions(commands: Commands) -> None:
         argument(
             "--script", metavar="'FILE ARGS'",
             help="a training script of your own with its arguments, instead of a cell",
+        ),
+        repeatable(
+            "--along", "SCENARIO/VARIANT",
+            "a cell that runs in the same environments: its own bisection then needs fewer",
         ),
         argument("--device", metavar="DEVICE", help="cpu (default) or cuda"),
         argument(

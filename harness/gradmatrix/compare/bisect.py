@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, starmap
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.compare import resolution, sides
-from gradmatrix.compare.upgrade import SideRun, ended, folder_of, with_partners
+from gradmatrix.compare.upgrade import SideRun, ended, folder_of, key_of, with_partners
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
@@ -28,8 +29,9 @@ from gradmatrix.core.outcomes import (
     phase_of,
 )
 from gradmatrix.core.text import one_line
+from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
-from gradmatrix.judge.edge import Edge, End, Found, Link, Search, Skipped, most_questions
+from gradmatrix.judge.edge import Edge, End, Found, Link, NotJudged, Search, most_questions
 from gradmatrix.judge.versions import packages_moved
 from gradmatrix.run.plan import Selection
 from gradmatrix.stacks import environment, metadata
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from gradmatrix.compare.comparison import Comparison
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.compare.sides import Side
     from gradmatrix.core.model import Lock, Record, Scenario
@@ -146,7 +149,7 @@ class Bisection:
     """Whether every change on the way is looked for."""
     along: Collection[Key] = ()
     """Cells that run wherever this one does, because they are bisected too."""
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[NotJudged] = field(default_factory=list)
     seen: dict[str, Probe] = field(default_factory=dict)
     """By the digest of the lock."""
     outcome: tuple[object, ...] = ()
@@ -530,7 +533,7 @@ class Bisection:
     def skip(self, what: str, why: str) -> Probe:
         """A set of packages that cannot be judged."""
         self.tell(f"{what}: skipped, {why}")
-        self.skipped.append(Skipped(what, why))
+        self.skipped.append(NotJudged(what, why))
         return Probe(None, None, why)
 
     def looked_up(self, resolved: Resolved, *, fresh: bool) -> Probe:
@@ -564,28 +567,59 @@ class Bisection:
     def side(self, moved: Mapping[str, str]) -> Side:
         """The good side with these packages moved. Everything else stays if the resolver can."""
         here = {each.name for each in self.good.lock.packages}
-        asked: dict[str, str] = {}
-        for text in (*self.good.side.asked, *self.bad.side.asked):
-            parsed = Requirement(text)
-            name = str(canonicalize_name(parsed.name))
-            if name in here or name in moved:
-                asked.setdefault(name, text if parsed.url else unbound(parsed))
-        good, bad = map(text_of, (self.good, self.bad))
-        preferred = locks.without(good, lambda name: canonicalize_name(name) in moved)
-        new = locks.without(bad, lambda name: canonicalize_name(name) in here)
-        side = self.good.side
+        new = locks.without(text_of(self.bad), lambda name: canonicalize_name(name) in here)
+        side = with_moved(self.good, moved, self.bad.side.asked)
         return replace(
             side,
-            requirements=tuple(asked.values()),
-            asked=tuple(asked.values()),
-            constraints=tuple(f"{name}=={version}" for name, version in moved.items()),
-            preferred=preferred + new,
+            preferred=side.preferred + new,
             as_of=max(self.good.lock.as_of, self.bad.lock.as_of),
             build=tuple(sorted({*side.build, *self.bad.side.build})),
-            lock=None,
-            locks=None,
-            interpreter=None,
         )
+
+
+def with_moved(base: Resolved, moved: Mapping[str, str], asked: Iterable[str] = ()) -> Side:
+    """A side with these packages moved, and what another side has ``asked`` for, without bounds."""
+    here = {each.name for each in base.lock.packages}
+    free: dict[str, str] = {}
+    for text in (*base.side.asked, *asked):
+        parsed = Requirement(text)
+        name = str(canonicalize_name(parsed.name))
+        if name in here or name in moved:
+            free.setdefault(name, text if parsed.url else unbound(parsed))
+    return replace(
+        base.side,
+        requirements=tuple(free.values()),
+        asked=tuple(free.values()),
+        constraints=tuple(f"{name}=={version}" for name, version in moved.items()),
+        preferred=locks.without(text_of(base), lambda name: canonicalize_name(name) in moved),
+        lock=None,
+        locks=None,
+        interpreter=None,
+    )
+
+
+def at_release(base: Resolved, package: str, version: str, project: Project) -> Resolved:
+    """A side with one package at another release, on the first day on which that was possible.
+
+    Raises:
+        UserError: if there is no such release, or nothing resolves with it
+    """
+    known = admitted(project.index.releases(package), exactly=[version])
+    release = next((each for each in known if Version(each.version) == Version(version)), None)
+    if release is None:
+        older = [each.version for each in known if Version(each.version) < Version(version)]
+        raise UserError(
+            f"There is no release {version} of {package}.",
+            cause=f"the one before it is {older[-1]}" if older else "its first one is newer",
+            next_step="name two releases that exist",
+        )
+    names = [package, *({TWINS.get(package)} & {each.name for each in base.lock.packages})]
+    side = with_moved(base, {str(name): release.version for name in names})
+    day = max(filter(None, (base.lock.as_of, release.uploaded)))
+    side = replace(side, name=f"{package} {release.version}", place="", as_of=day)
+    return resolution.resolved(
+        side, project.index, folder_of(project) / "locks", project.locks_folder
+    )
 
 
 def unbound(requirement: Requirement) -> str:
@@ -655,6 +689,25 @@ def of_probe(name: str, probe: Probe) -> End:
         message=record.message,
         why=diagnosis.text if diagnosis else (),
     )
+
+
+def bisected(
+    comparison: Comparison, keys: Sequence[Key], search: Callable[[Key], Bisection]
+) -> Comparison:
+    """The comparison with the releases behind the changes of these cells."""
+    found, notes = [], [*comparison.notes]
+    for key in keys:
+        try:
+            found.append(search(key).run())
+        except UserError as error:
+            notes.append(f"No release was found for {key}. {error.what} {error.cause}.")
+    return structs.replace(comparison, bisected=tuple(found), notes=tuple(notes))
+
+
+def regressed(comparison: Comparison) -> list[Key]:
+    """A cell for each cause of regressions."""
+    groups = (each for each in comparison.groups if each.change is Change.REGRESSED)
+    return [key_of(each.cells[0]) for each in groups]
 
 
 def base_for(package: str, version: str, project: Project) -> str:

@@ -100,7 +100,7 @@ class End(Frozen, frozen=True):
     """The diagnosis; empty if there is none."""
 
 
-class Skipped(Frozen, frozen=True):
+class NotJudged(Frozen, frozen=True):
     """A set of packages that could not be judged."""
 
     what: str
@@ -167,7 +167,7 @@ class Found(Frozen, frozen=True, kw_only=True):
     """Empty if both sides end in the same way."""
     all: bool = False
     """Whether every change on the way was looked for: each edge is one of its own."""
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[NotJudged, ...]
     probes: int
     """The sets of packages that were run, without the two sides."""
 

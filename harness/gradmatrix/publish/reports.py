@@ -89,6 +89,9 @@ def blocks(contents: Contents, comparison: Comparison) -> Iterator[str]:
     """Yield the parts after the answer, the most important first."""
     for section in contents.sections:
         yield of_section(section)
+    if contents.releases:
+        lines = "".join(f"- {prose(each)}\n" for each in contents.releases)
+        yield f"\n### Which release did it\n\n{lines}"
     yield speed(contents, cells=len(comparison.measured))
     yield losses(contents)
     for changes in contents.packages:
