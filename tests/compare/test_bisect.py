@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.compare import resolution, upgrade
-from gradmatrix.compare.bisect import Bisection, bisected, regressed
+from gradmatrix.compare.bisect import Bisection, base_for, bisected, regressed
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build
@@ -301,6 +301,14 @@ def test_sides_named_the_other_way_round_are_noticed(lab: Lab) -> None:
     lab.fails = lambda versions: versions["alpha"] < 3
     assert [("alpha", "2", "3")] == edges(lab.bisect(["alpha==1"], ["alpha==4"]))
     assert any("what fixed it" in line for line in lab.told)
+
+
+def test_a_range_is_looked_at_in_the_nearest_older_stack(lab: Lab) -> None:
+    """Of the first version if there is none."""
+    project = Project.at(lab.root)
+    assert "first" == base_for("torch", "2.7.0", project)
+    assert "second" == base_for("torch", "2.13.0", project)
+    assert "first" == base_for("torch", "2.0.0", project)
 
 
 def test_pythons_must_be_equal(lab: Lab) -> None:

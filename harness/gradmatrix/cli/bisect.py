@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -173,14 +174,15 @@ def capsules_of(search: Bisection) -> dict[str, str]:
     for name, probe in zip(("before.py", "after.py"), search.around[-1], strict=True):
         if probe.record is None or probe.resolved is None or scenario.arguments is not None:
             continue
-        capsules[name] = capsule.write(
-            probe.record,
-            probe.resolved.lock,
-            text_of(probe.resolved.lock, probe.resolved.locks),
-            scenario,
-            Path(scenario.path).read_text(encoding="utf-8"),
-            file=name,
-        )
+        with suppress(UserError):  # not every failure can be shown by one script
+            capsules[name] = capsule.write(
+                probe.record,
+                probe.resolved.lock,
+                text_of(probe.resolved.lock, probe.resolved.locks),
+                scenario,
+                Path(scenario.path).read_text(encoding="utf-8"),
+                file=name,
+            )
     return capsules
 
 
