@@ -91,7 +91,7 @@ def test_json_is_one_document(culprit: Lab, capsys: pytest.CaptureFixture[str]) 
         (["sums/plain", "--between", "2", "8"], "needs one --package"),
         (["sums/plain", "--package", "alpha", "--between", "2", "2"], "one release twice"),
         (["sums/plain", "--package", "alpha", "--between", "2", "99"], "the one before it is 9"),
-        ([*BETWEEN, "--all", "--noise", "10%"], "cannot be combined with --noise"),
+        ([*BETWEEN, "--all", "--noise", "10%"], "Only one of --all"),
         ([*BETWEEN, "--html", "no/such/place.html"], "cannot be written"),
         ([*BETWEEN, "--along", "sums/plane"], "perhaps you meant 'plain'"),
         ([*BETWEEN[1:]], "Nothing says what to run"),

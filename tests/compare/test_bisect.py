@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.compare import resolution, upgrade
+from gradmatrix.compare import paired, resolution, upgrade
 from gradmatrix.compare.bisect import Bisection, base_for, bisected, regressed
+from gradmatrix.compare.paired import Metric, Paired
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.measure.statistics import Size
 from gradmatrix.run import pool
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer, Request
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import Environment
+from tests.compared import measured as make_measured
 from tests.factories import make_observation, make_raised
 from tests.fakes.package_index import PackageIndex
 from tests.pretended import TRAINED, PretendedServer, Watcher, World, pretend
@@ -32,8 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from gradmatrix.compare.upgrade import SideRun
     from gradmatrix.core.model import Lock
     from gradmatrix.judge.edge import Found
+    from gradmatrix.measure.statistics import Key, Measured
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 DAY = dt.date(2025, 12, 31)
@@ -343,6 +348,42 @@ def test_a_cell_that_runs_along_needs_no_environment_of_its_own(lab: Lab) -> Non
     runs = len(lab.runs)
     assert [("alpha", "5", "6")] == edges(second.run())
     assert runs == len(lab.runs)
+
+
+@pytest.fixture
+def measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A lab whose steps take longer with each release of alpha, and much longer since release 7."""
+
+    def measure(
+        _project: Project, _good: SideRun, other: SideRun, keys: Sequence[Key], _timing: object
+    ) -> dict[Key, Measured]:
+        release = int(other.resolved.lock.version("alpha") or 0)
+        ratio = 1 + release / 100 + 0.5 * (release >= 7)
+        size = Size.MORE if release > 3 else Size.INCONCLUSIVE
+        return {keys[0]: make_measured(size, ratio)}
+
+    monkeypatch.setattr(paired, "measure", measure)
+    lab.add("alpha", 12)
+    return lab
+
+
+def test_the_release_that_made_it_slower(measured: Lab) -> None:
+    """Each release is measured beside the good side."""
+    search = measured.search(["alpha==1"], ["alpha==12"])
+    search.paired = Paired(Metric.STEPS, 60.0)
+    found = search.run()
+    assert [("alpha", "6", "7")] == edges(found)
+    assert found.headline.startswith("steps_per_s of sums/plain/cpu changes between alpha 6")
+    assert "steps_per_s: 0.637 times that of the good side" in found.edges[0].ends[1].outcome
+
+
+def test_sides_that_do_not_differ_clearly_are_an_answer(measured: Lab) -> None:
+    """Nothing else is measured."""
+    search = measured.search(["alpha==1"], ["alpha==3"])
+    search.paired = Paired(Metric.STEPS, 60.0)
+    found = search.run()
+    assert ((), 0) == (found.edges, found.probes)
+    assert "does not differ clearly" in found.headline
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, what_moves
 from gradmatrix.compare import upgrade
 from gradmatrix.compare.bisect import Bisection, at_release, base_for
+from gradmatrix.compare.paired import Metric, Paired
 from gradmatrix.compare.resolution import resolved
 from gradmatrix.compare.sides import Reading, parse_side, text_of
 from gradmatrix.core.errors import UserError
@@ -64,6 +65,7 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
             noise=options.noise,
             all=options.all,
             along=along,
+            paired=Paired(Metric(options.metric), options.budget) if options.metric else None,
         )
         if options.dry_run:
             for line in prospect(search.outlook()):
@@ -110,11 +112,11 @@ def refuse(options: argparse.Namespace) -> None:
             cause="--good or --bad is missing",
             next_step="give both, or --package NAME --between OLD NEW",
         )
-    if options.all and options.noise:
+    if options.all + bool(options.noise) + bool(options.metric) > 1:
         raise UserError(
-            "--all cannot be combined with --noise.",
+            "Only one of --all, --noise and --metric can be given.",
             cause="each change that chance makes would be an answer",
-            next_step="leave one of them out",
+            next_step="leave the others out",
         )
 
 

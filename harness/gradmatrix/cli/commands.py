@@ -444,6 +444,15 @@ def register_questions(commands: Commands) -> None:
             help="the share of runs that end wrongly by chance; each set of packages runs until "
             "the answer is clear",
         ),
+        argument(
+            "--metric", choices=("steps_per_s", "peak_memory"),
+            help="ask about speed or memory, not the outcome: each set of packages is measured "
+            "beside the good side",
+        ),
+        argument(
+            "--budget", type=seconds, default=60.0, metavar="TIME",
+            help="time to measure a set of packages: 120s, 5m (default: 60s)",
+        ),
         flag("--all", "look for every change on the way; of --package, every release is run"),
         flag("--dry-run", "run nothing: say which releases there are and what it may take"),
         RESOLVING[0],

@@ -24,6 +24,7 @@ from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
     NOT_INSTALLED,
     OF_THE_MACHINE,
+    TRAINS,
     UNSUPPORTED,
     Phase,
     phase_of,
@@ -47,11 +48,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gradmatrix.compare.comparison import Comparison
+    from gradmatrix.compare.paired import Paired
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.compare.sides import Side
     from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.judge.versions import PackageMove
-    from gradmatrix.measure.statistics import Key
+    from gradmatrix.measure.statistics import Key, Ratio
     from gradmatrix.run.project import Project
     from gradmatrix.run.stack import Progress
     from gradmatrix.stacks.index import Release
@@ -76,6 +78,8 @@ class Probe:
     record: Record | None
     why: str = ""
     """Why it cannot be judged."""
+    ratio: Ratio | None = None
+    """Beside the good side, if that is what is asked."""
 
     @property
     def lock(self) -> Lock | None:
@@ -149,11 +153,15 @@ class Bisection:
     """Whether every change on the way is looked for."""
     along: Collection[Key] = ()
     """Cells that run wherever this one does, because they are bisected too."""
+    paired: Paired | None = None
+    """Measures, if speed or memory is asked about and not the outcome."""
     skipped: list[NotJudged] = field(default_factory=list)
     seen: dict[str, Probe] = field(default_factory=dict)
     """By the digest of the lock."""
     outcome: tuple[object, ...] = ()
     """How the cell ends on the good side."""
+    kept: set[str] = field(default_factory=set)
+    """Environments that stay until the end."""
     around: list[tuple[Probe, Probe]] = field(default_factory=list)
     """What ran on both sides of each edge."""
 
@@ -164,14 +172,21 @@ class Bisection:
             UserError: if a side cannot be judged, or no set of packages gives the bad outcome
         """
         moves = self.moves()
-        ends = self.end(self.good), self.end(self.bad)
-        self.outcome = ended(ends[0])
-        if ends[1].passed and ends[0].passed is False:
-            self.tell("The good side fails and the bad one passes: this looks for what fixed it.")
-        shown = tuple(map(of_side, (self.good, self.bad), ends))
-        edges = self.every_edge(ends) if self.all else self.edges(ends)
+        try:
+            ends = self.end(self.good), self.end(self.bad)
+            self.outcome = self.ending(ends[0])
+            if failed_before(ends):
+                self.tell(
+                    "The good side fails and the bad one passes: this looks for what fixed it."
+                )
+            names = self.good.side.name, self.bad.side.name
+            shown = list(starmap(self.shown, zip(names, ends, strict=True)))
+            edges = self.every_edge(ends) if self.all else self.edges(ends)
+        finally:
+            self.delete_kept()
         return Found(
             cell=str(self.key),
+            metric=self.paired.metric if self.paired else "",
             good=shown[0],
             bad=shown[1],
             differing=len(moves),
@@ -227,16 +242,23 @@ class Bisection:
             )
         return moves
 
-    def edges(self, ends: Sequence[Record]) -> list[Edge]:
+    def ending(self, probe: Probe) -> tuple[object, ...]:
+        """How a set of packages ends: two end in the same way if these values are equal."""
+        if self.paired is not None:
+            return (probe.ratio is not None and self.paired.is_beyond(probe.ratio),)
+        assert probe.record is not None
+        return ended(probe.record)
+
+    def edges(self, ends: Sequence[Probe]) -> list[Edge]:
         """The change between the two sides; one edge for each package that is needed."""
-        if ended(ends[1]) == self.outcome:
+        if self.ending(ends[1]) == self.outcome:
             return []
         found = self.culprits(self.units(ends))
         return [
             self.edge(unit, together(each for each in found if each is not unit)) for unit in found
         ]
 
-    def every_edge(self, ends: Sequence[Record]) -> list[Edge]:
+    def every_edge(self, ends: Sequence[Probe]) -> list[Edge]:
         """Each change on the way: of the packages to look at, or of those that are found in turn.
 
         All releases of such a package are run, because the outcome may change and change back.
@@ -244,7 +266,7 @@ class Bisection:
         if self.only:
             return [edge for unit in self.units(ends) for edge in self.edges_of(unit, {})]
         found: list[Edge] = []
-        while ended(ends[1]) != self.outcome:
+        while self.ending(ends[1]) != self.outcome:
             try:
                 units = self.culprits(self.units(ends))
             except UserError as error:
@@ -257,11 +279,11 @@ class Bisection:
             passed = self.probe(together(units))
             if passed.resolved is None or passed.record is None:
                 break
-            self.good, self.outcome = passed.resolved, ended(passed.record)
+            self.good, self.outcome = passed.resolved, self.ending(passed)
         return found
 
-    def end(self, resolved: Resolved) -> Record:
-        """The record of the cell on one of the two sides; UserError if it cannot be judged."""
+    def end(self, resolved: Resolved) -> Probe:
+        """The cell on one of the two sides; UserError if it cannot be judged there."""
         probe = self.looked_up(resolved, fresh=False)
         if probe.record is None:
             raise UserError(
@@ -269,13 +291,37 @@ class Bisection:
                 cause=probe.why,
                 next_step="name a side on which it runs",
             )
-        self.tell(f"{resolved.side.name}: {probe.record.outcome}")
-        return probe.record
+        if self.paired is not None and resolved is self.bad:
+            assert probe.ratio is not None
+            self.paired.set_middle(probe.ratio)
+        self.tell(f"{resolved.side.name}: {self.words(probe)}")
+        return probe
 
-    def units(self, ends: Sequence[Record]) -> list[Unit]:
+    def words(self, probe: Probe) -> str:
+        """How a set of packages ended, for a line."""
+        if self.paired is not None and probe.ratio is not None:
+            return self.paired.words(probe.ratio)
+        return probe.record.outcome if probe.record else probe.why
+
+    def shown(self, name: str, probe: Probe) -> End:
+        """A set of packages for the answer."""
+        record = probe.record
+        if record is None or probe.ratio is not None:
+            return End(name=name, outcome=self.words(probe), gradient=None, message="", why=())
+        seen = record.observation
+        diagnosis = diagnose(seen) if seen and not record.passed else None
+        return End(
+            name=name,
+            outcome=record.outcome,
+            gradient=record.gradient,
+            message=record.message,
+            why=diagnosis.text if diagnosis else (),
+        )
+
+    def units(self, ends: Sequence[Probe]) -> list[Unit]:
         """The packages to look at, the likely ones first; UserError if there is none."""
         moves = self.moves()
-        named = named_in(ends)
+        named = named_in(filter(None, (each.record for each in ends)))
         asked = names_in((*self.good.side.asked, *self.bad.side.asked))
         moved = {each.name: each for each in moves if each.after and not each.same_version}
         moved.pop("python", None)
@@ -358,7 +404,7 @@ class Bisection:
         line = self.line(unit)
         self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
         ran = [
-            (place, ended(probe.record))
+            (place, self.ending(probe))
             for place, each in enumerate(line)
             if (probe := self.probe(others | unit.at(each))).record is not None
         ]
@@ -396,8 +442,8 @@ class Bisection:
             after=after,
             after_released=days.get(after),
             ends=(
-                of_probe(f"{unit.shown} {before or 'not there'}", first),
-                of_probe(f"{unit.shown} {after}", second),
+                self.shown(f"{unit.shown} {before or 'not there'}", first),
+                self.shown(f"{unit.shown} {after}", second),
             ),
             moved=tuple(map(str, moved)),
             also=tuple(
@@ -425,8 +471,8 @@ class Bisection:
                 if each.name not in unit.versions and not is_of_torch(each.name)
             }
             pinned = self.probe(held | moved)
-            same = ended(first.record) if first.record else self.outcome
-            if pinned.record is not None and ended(pinned.record) == same:
+            same = self.ending(first) if first.record else self.outcome
+            if pinned.record is not None and self.ending(pinned) == same:
                 first = pinned
         return first, second
 
@@ -499,7 +545,7 @@ class Bisection:
     def answer(self, moved: Moved) -> bool | None:
         """Whether one run with these packages ends differently from the good side."""
         probe = self.probe(moved)
-        return None if probe.record is None else ended(probe.record) != self.outcome
+        return None if probe.record is None else self.ending(probe) != self.outcome
 
     def probe(self, moved: Mapping[str, str]) -> Probe:
         """Resolve the good side with these packages moved, and run the cell there."""
@@ -527,7 +573,7 @@ class Bisection:
         if probe.record is None:
             self.skip(what, probe.why)
         else:
-            self.tell(f"{what}: {probe.record.outcome}")
+            self.tell(f"{what}: {self.words(probe)}")
         return probe
 
     def skip(self, what: str, why: str) -> Probe:
@@ -550,19 +596,41 @@ class Bisection:
             records = run.executed(
                 Selection(variants=pairs, devices=frozenset({self.key.device}), fresh=fresh)
             )
+            return self.judged(run, records.get(self.key))
         finally:
             if resolved.own and not there and run.interpreter is None:
                 metadata.keep(self.project.environments / run.name, self.metadata)
-                environment.drop(self.project.environments, run.name)
-        record = records.get(self.key)
+                if self.paired is not None and resolved is self.good:
+                    self.kept.add(run.name)
+                else:
+                    environment.drop(self.project.environments, run.name)
+
+    def judged(self, run: SideRun, record: Record | None) -> Probe:
+        """What a run says about its set of packages. Measures it if that is asked."""
+        resolved = run.resolved
         if record is None:
             return Probe(resolved, None, f"there is no device {self.key.device} here")
-        judged = not (
+        why = f"{record.outcome}: {one_line(record.message)}"
+        if (
             record.outcome in {*OF_THE_MACHINE, UNSUPPORTED}
             or phase_of(record.outcome) in {*NOT_INSTALLED, Phase.IMPORT}
-        )
-        why = f"{record.outcome}: {one_line(record.message)}"
-        return Probe(resolved, record if judged else None, "" if judged else why)
+            or (self.paired is not None and record.outcome != TRAINS)
+        ):
+            return Probe(resolved, None, why)
+        if self.paired is None or resolved.lock.digest == self.good.lock.digest:
+            return Probe(resolved, record)
+        good = SideRun(self.good, self.project, self.scenarios, self.progress)
+        ratio = self.paired.ratio(good, run, self.key)
+        if ratio is None:
+            return Probe(resolved, None, "it could not be measured")
+        if self.paired.is_open(ratio):
+            return Probe(resolved, None, f"not clear, {self.paired.words(ratio)}")
+        return Probe(resolved, record, ratio=ratio)
+
+    def delete_kept(self) -> None:
+        """Delete the environments that stayed for later sets of packages."""
+        for name in self.kept:
+            environment.drop(self.project.environments, name)
 
     def side(self, moved: Mapping[str, str]) -> Side:
         """The good side with these packages moved. Everything else stays if the resolver can."""
@@ -671,24 +739,10 @@ def named_in(records: Iterable[Record]) -> set[str]:
     return {str(canonicalize_name(file.partition("/")[0].removesuffix(".py"))) for file in files}
 
 
-def of_side(resolved: Resolved, record: Record) -> End:
-    """A side for the answer."""
-    return of_probe(resolved.side.name, Probe(resolved, record))
-
-
-def of_probe(name: str, probe: Probe) -> End:
-    """A set of packages for the answer."""
-    record = probe.record
-    if record is None:
-        return End(name=name, outcome=probe.why, gradient=None, message="", why=())
-    diagnosis = diagnose(record.observation) if record.observation and not record.passed else None
-    return End(
-        name=name,
-        outcome=record.outcome,
-        gradient=record.gradient,
-        message=record.message,
-        why=diagnosis.text if diagnosis else (),
-    )
+def failed_before(ends: Sequence[Probe]) -> bool:
+    """Whether the good side fails and the bad one passes."""
+    first, second = (each.record for each in ends)
+    return bool(first and second and first.passed is False and second.passed)
 
 
 def bisected(

@@ -159,6 +159,8 @@ class Found(Frozen, frozen=True, kw_only=True):
     schema: int = 1
     cell: str
     """SCENARIO/VARIANT/DEVICE."""
+    metric: str = ""
+    """What was measured; empty if the outcome was asked about."""
     good: End
     bad: End
     differing: int
@@ -174,9 +176,12 @@ class Found(Frozen, frozen=True, kw_only=True):
     @property
     def headline(self) -> str:
         """The answer in a sentence."""
+        if not self.edges and self.metric:
+            return f"{self.metric} of {self.cell} does not differ clearly between the sides."
         if not self.edges:
             return f"{self.cell} ends in the same way on both sides: {self.good.outcome}."
+        what = f"{self.metric} of {self.cell}" if self.metric else self.cell
         places = "; ".join(f"between {each.releases}" for each in self.edges)
         if len(self.edges) > 1 and not self.all:
-            return f"{self.cell} changes only if all of these packages move: {places}."
-        return f"{self.cell} changes {places}."
+            return f"{what} changes only if all of these packages move: {places}."
+        return f"{what} changes {places}."
