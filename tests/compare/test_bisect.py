@@ -7,7 +7,8 @@ import itertools
 import random
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -348,6 +349,40 @@ def test_a_cell_that_runs_along_needs_no_environment_of_its_own(lab: Lab) -> Non
     runs = len(lab.runs)
     assert [("alpha", "5", "6")] == edges(second.run())
     assert runs == len(lab.runs)
+
+
+def test_what_may_run_next_is_installed_meanwhile(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both neighbours of the first set of packages. Everything is deleted afterwards."""
+    lab.add("alpha", 9)
+    ahead = Event()
+
+    def fails(versions: Versions) -> bool:
+        if versions["alpha"] == 5:
+            assert ahead.wait(60)
+        return versions["alpha"] >= 8
+
+    lab.fails = fails
+    ensure, drop = environment.ensure, environment.drop
+    made: list[str] = []
+    dropped: list[str] = []
+
+    def ensured(lock: Lock, *rest: Any, **more: Any) -> Environment:  # noqa: ANN401
+        made.append(lock.stack)
+        if lock.version("alpha") == "3":
+            ahead.set()
+        return ensure(lock, *rest, **more)
+
+    def drops(root: Path, stack: str) -> None:
+        dropped.append(stack)
+        drop(root, stack)
+
+    monkeypatch.setattr(environment, "ensure", ensured)
+    monkeypatch.setattr(environment, "drop", drops)
+    assert [("alpha", "7", "8")] == edges(lab.bisect(["alpha==1"], ["alpha==9"]))
+    assert len(set(made)) > len({versions["alpha"] for versions in lab.runs})
+    assert set(made) <= set(dropped)
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ installed and run by itself, so nothing of an earlier one is left in it.
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, starmap
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -34,17 +36,17 @@ from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.edge import Edge, End, Found, Link, NotJudged, Search, most_questions
 from gradmatrix.judge.versions import packages_moved
-from gradmatrix.run.plan import Selection
+from gradmatrix.run.plan import Action, Selection
 from gradmatrix.stacks import environment, metadata
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, has_driver
+from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, InstallFailed, has_driver
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from gradmatrix.compare.comparison import Comparison
@@ -161,7 +163,9 @@ class Bisection:
     outcome: tuple[object, ...] = ()
     """How the cell ends on the good side."""
     kept: set[str] = field(default_factory=set)
-    """Environments that stay until the end."""
+    """Environments that stay until the end, or until they are used."""
+    coming: Sequence[Moved] = ()
+    """What may run after this. It is installed meanwhile."""
     around: list[tuple[Probe, Probe]] = field(default_factory=list)
     """What ran on both sides of each edge."""
 
@@ -525,7 +529,9 @@ class Bisection:
         """
         search = Search(weights or [1.0] * (len(states) - 1), self.noise)
         while (state := search.next()) is not None:
+            self.coming = [states[each] for each in search.following(state)]
             changed = self.answer(states[state])
+            self.coming = []
             if changed is None:
                 search.skip(state)
             else:
@@ -549,9 +555,7 @@ class Bisection:
 
     def probe(self, moved: Mapping[str, str]) -> Probe:
         """Resolve the good side with these packages moved, and run the cell there."""
-        what = ", ".join(starmap("{} {}".format, list(moved.items())[:3]))
-        what += f" and {len(moved) - 3} more" if len(moved) > 3 else ""  # noqa: PLR2004
-        side = replace(self.side(moved), name=what or "the good side")
+        what, side = self.named(moved)
         try:
             lock, text = resolution.attempt(side, self.project.index)
         except NeedsBuild as error:
@@ -576,6 +580,12 @@ class Bisection:
             self.tell(f"{what}: {self.words(probe)}")
         return probe
 
+    def named(self, moved: Mapping[str, str]) -> tuple[str, Side]:
+        """The good side with these packages moved, and its name for people."""
+        what = ", ".join(starmap("{} {}".format, list(moved.items())[:3]))
+        what += f" and {len(moved) - 3} more" if len(moved) > 3 else ""  # noqa: PLR2004
+        return what, replace(self.side(moved), name=what or "the good side")
+
     def skip(self, what: str, why: str) -> Probe:
         """A set of packages that cannot be judged."""
         self.tell(f"{what}: skipped, {why}")
@@ -591,11 +601,11 @@ class Bisection:
         pairs = frozenset(
             (k.scenario, k.variant) for k in with_partners([self.key, *self.along], self.scenarios)
         )
-        there = (self.project.environments / run.name).exists()
+        selection = Selection(variants=pairs, devices=frozenset({self.key.device}), fresh=fresh)
+        there = (self.project.environments / run.name).exists() and run.name not in self.kept
         try:
-            records = run.executed(
-                Selection(variants=pairs, devices=frozenset({self.key.device}), fresh=fresh)
-            )
+            with self.ahead(run, selection):
+                records = run.executed(selection)
             return self.judged(run, records.get(self.key))
         finally:
             if resolved.own and not there and run.interpreter is None:
@@ -603,7 +613,47 @@ class Bisection:
                 if self.paired is not None and resolved is self.good:
                     self.kept.add(run.name)
                 else:
+                    self.kept.discard(run.name)
                     environment.drop(self.project.environments, run.name)
+
+    @contextmanager
+    def ahead(self, run: SideRun, selection: Selection) -> Iterator[None]:
+        """Install what may run next, while cells run in this environment.
+
+        Not while something is measured. The wait at the end is for one install at most.
+        """
+        if not self.coming or self.paired is not None or not will_run(run, selection):
+            yield
+            return
+        with suppress(InstallFailed, NeedsBuild), run.installed():
+            pass  # first: what runs now must not wait for what may run next
+        over = Event()
+        thread = Thread(target=self.install, args=(self.coming, selection, over))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def install(self, coming: Iterable[Moved], selection: Selection, over: Event) -> None:
+        """Install sets of packages until ``over``. What fails is told when its turn has come."""
+        environments = self.project.environments
+        for moved in coming:
+            if over.is_set():
+                return
+            with suppress(InstallFailed, NeedsBuild, UserError):
+                _, side = self.named(moved)
+                lock, text = resolution.attempt(side, self.project.index)
+                if lock.failure is not None or lock.digest in self.seen or over.is_set():
+                    continue
+                resolved = resolution.kept(side, lock, text, folder_of(self.project) / "locks")
+                run = SideRun(resolved, self.project, self.scenarios, self.progress)
+                if (environments / run.name).exists() or not will_run(run, selection):
+                    continue
+                self.kept.add(run.name)
+                with environment.in_use(environments, run.name):
+                    environment.ensure(resolved.lock, resolved.locks, environments)
 
     def judged(self, run: SideRun, record: Record | None) -> Probe:
         """What a run says about its set of packages. Measures it if that is asked."""
@@ -737,6 +787,12 @@ def named_in(records: Iterable[Record]) -> set[str]:
         if diagnosis is not None and diagnosis.place is not None:
             files.append(diagnosis.place.file)
     return {str(canonicalize_name(file.partition("/")[0].removesuffix(".py"))) for file in files}
+
+
+def will_run(run: SideRun, selection: Selection) -> bool:
+    """Whether a cell must run there: not all are recorded."""
+    cells = run.stack_run().plan(selection)
+    return run.interpreter is None and any(cell.action is Action.RUN for cell in cells)
 
 
 def failed_before(ends: Sequence[Probe]) -> bool:

@@ -62,6 +62,16 @@ class Search:
         """A state that cannot be asked about."""
         self.skipped.add(state)
 
+    def following(self, state: int) -> list[int]:
+        """The states that may be asked about after this one."""
+        found = []
+        for changed in (True, False):
+            search = Search(self.chances, self.noise)
+            search.skipped = self.skipped
+            search.saw(state, changed=changed)
+            found.append(search.next())
+        return [each for each in found if each is not None]
+
     def answer(self) -> tuple[int, int]:
         """The states around the edge: the last unchanged and the first changed one.
 
