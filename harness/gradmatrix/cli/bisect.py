@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from rich.text import Text
 from gradmatrix.cli.options import print_json, refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, what_moves
-from gradmatrix.compare import upgrade
+from gradmatrix.compare import flips, upgrade
 from gradmatrix.compare.bisect import Bisection, at_release, base_for
 from gradmatrix.compare.paired import Metric, Paired
 from gradmatrix.compare.resolution import resolved
@@ -88,6 +89,35 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
         if target is not None:
             write_atomically(target, content)
     return 0 if found.edges else 1
+
+
+def flips_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """Print which release is behind each change of the matrix; look for them within a budget."""
+    for name in options.pair or ():
+        project.matrix.stack(name)
+    found = flips.current(project, tuple(options.pair or ()))
+    if options.budget is not None:
+        tell = console.print if not options.json else (lambda *_, **__: None)
+        with Display(console) as display:
+            found = flips.Search(
+                project,
+                display,
+                lambda line: tell(Text(plain(line), style="dim"), soft_wrap=True),
+                options.budget,
+            ).run(found)
+    if options.json:
+        print_json(found)
+        return 0
+    for stacks, turns in groupby(found.turns, key=lambda turn: turn.stacks):
+        console.print(Text(" → ".join(stacks), style="bold"), soft_wrap=True)
+        for turn in turns:
+            outcomes = " → ".join(turn.outcomes)
+            line = f"  {turn.cell}: {outcomes}: {turn.answer}"
+            console.print(Text(plain(line)), soft_wrap=True)
+    open_ones = sum(turn.is_open for turn in found.turns)
+    exact = sum(bool(turn.edges) for turn in found.turns)
+    console.print(f"{exact} of {len(found.turns)} changes are exact, {open_ones} are open.")
+    return 0
 
 
 def refuse(options: argparse.Namespace) -> None:

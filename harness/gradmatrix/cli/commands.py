@@ -186,7 +186,7 @@ WITHOUT_A_MATRIX = ("trace", "update", "completion")
 OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
 """The commands that change a matrix or work for its night. The others also take what the wheel
 carries."""
-OF_STACKS = ("run", "table", "upgrade", "compare", "bisect")
+OF_STACKS = ("run", "table", "upgrade", "compare", "bisect", "flips")
 """These also need the extra ``matrix``."""
 EXTRA = ("numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
 """The modules of that extra."""
@@ -464,6 +464,20 @@ def register_questions(commands: Commands) -> None:
         argument("--html", type=Path, metavar="FILE", help="write the answer as one page"),
         JSON,
         epilog="exit code: 0 if a release was found; 1 if both sides end in the same way",
+    )  # fmt: skip
+    add(
+        commands, "flips", "bisect.flips_command",
+        "which release is behind each change of the matrix, from stack to stack",
+        argument(
+            "--budget", type=seconds, metavar="TIME",
+            help="look for those that are not known yet, for this long: 30m, 2h. What is found is "
+            "kept in results/flips.json, and a later run goes on",
+        ),
+        argument(
+            "--pair", nargs=2, metavar=("OLD", "NEW"),
+            help="also between these two stacks, and first",
+        ),
+        JSON,
     )  # fmt: skip
     compare = add(
         commands, "compare", "upgrade.compare_command",

@@ -8,6 +8,7 @@ installed and run by itself, so nothing of an earlier one is left in it.
 from __future__ import annotations
 
 import math
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, starmap
@@ -70,6 +71,10 @@ PROBE_S = 30.0
 """What a set of packages took on two cores with cached packages: install, import, one cell."""
 Moved = dict[str, str]
 """Packages at other versions than on the good side, by name."""
+
+
+class OutOfTime(Exception):
+    """The time for a bisection is over. What ran is kept."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,8 @@ class Bisection:
     """Cells that run wherever this one does, because they are bisected too."""
     paired: Paired | None = None
     """Measures, if speed or memory is asked about and not the outcome."""
+    until: float = math.inf
+    """The time (monotonic) after which nothing more is run: OutOfTime."""
     skipped: list[NotJudged] = field(default_factory=list)
     seen: dict[str, Probe] = field(default_factory=dict)
     """By the digest of the lock."""
@@ -174,6 +181,7 @@ class Bisection:
 
         Raises:
             UserError: if a side cannot be judged, or no set of packages gives the bad outcome
+        OutOfTime: if that takes too long
         """
         moves = self.moves()
         try:
@@ -555,6 +563,8 @@ class Bisection:
 
     def probe(self, moved: Mapping[str, str]) -> Probe:
         """Resolve the good side with these packages moved, and run the cell there."""
+        if time.monotonic() > self.until:
+            raise OutOfTime
         what, side = self.named(moved)
         try:
             lock, text = resolution.attempt(side, self.project.index)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import datetime as dt
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from packaging.version import Version
 
 from gradmatrix.core.observation import Frozen
 
@@ -148,6 +150,11 @@ class Edge(Frozen, frozen=True, kw_only=True):
     """Where its metadata says what changed."""
 
     @property
+    def newer(self) -> str:
+        """The later of the two: the release that changed it."""
+        return max(filter(None, (self.before, self.after)), key=Version)
+
+    @property
     def releases(self) -> str:
         """Both releases with their days."""
         before = (
@@ -195,3 +202,43 @@ class Found(Frozen, frozen=True, kw_only=True):
         if len(self.edges) > 1 and not self.all:
             return f"{what} changes only if all of these packages move: {places}."
         return f"{what} changes {places}."
+
+
+class Turning(Frozen, frozen=True, kw_only=True):
+    """A cell that ends differently on two neighbouring stacks, and the release behind it."""
+
+    cell: str
+    """SCENARIO/VARIANT/DEVICE."""
+    stacks: tuple[str, str]
+    """The older one first."""
+    locks: tuple[str, str]
+    """The first digits of their digests: with other locks it must be looked for again."""
+    outcomes: tuple[str, str]
+    edges: tuple[Edge, ...] = ()
+    """Empty if it is not known yet."""
+    why: str = ""
+    """Why no release was found although it was looked for."""
+
+    @property
+    def answer(self) -> str:
+        """The releases, or why they are not known."""
+        if self.edges:
+            return " and ".join(each.releases for each in self.edges)
+        return self.why or "not looked for yet"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not looked for yet."""
+        return not self.edges and not self.why
+
+    @property
+    def change(self) -> tuple[object, ...]:
+        """What it is about, without the answer."""
+        return self.cell, self.stacks, self.locks, self.outcomes
+
+
+class Flips(Frozen, frozen=True, kw_only=True):
+    """All changes between neighbouring stacks of the matrix."""
+
+    schema: Literal[1] = 1
+    turns: tuple[Turning, ...]
