@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Lock, Record, Scenario
+    from gradmatrix.judge.edge import Flips
     from gradmatrix.publish.claims.claims import Judged
     from gradmatrix.publish.rows import Table
 
@@ -50,10 +51,11 @@ def table_of(
     locks: Iterable[Lock],
     *scenarios: Scenario,
     builds: Mapping[str, str] | None = None,
+    flips: Flips | None = None,
 ) -> Table:
     """The table of some records."""
     known = {scenario.name: scenario for scenario in scenarios}
-    return tabulated(by_date(locks), known, rows_of(records, known), builds)
+    return tabulated(by_date(locks), known, rows_of(records, known), builds, flips)
 
 
 def view_of(
@@ -80,11 +82,12 @@ def site_of(
     claims: tuple[Judged, ...] = (),
     history: History | None = None,
     builds: Mapping[str, str] | None = None,
+    flips: Flips | None = None,
     source: str = '"""A title.\n\nIts story.\n"""\n',
 ) -> dict[str, str]:
     """Every page and file by its path."""
     records = list(records)
-    table = table_of(records, locks, *scenarios, builds=builds)
+    table = table_of(records, locks, *scenarios, builds=builds, flips=flips)
     files = dict(
         all_pages(
             table, claims=claims, history=history, source_of={s.name: source for s in scenarios}
