@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.cli.main import main
-from gradmatrix.compare import flips
+from gradmatrix.compare import flip_search, flips
 from gradmatrix.core.errors import UserError
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
@@ -53,7 +53,9 @@ def matrix(lab: Lab) -> Lab:
 def search(lab: Lab, budget_s: float = 600.0) -> list[tuple[str, str]]:
     """Look for the releases; each cell and answer."""
     project = Project.at(lab.root)
-    found = flips.Search(project, Watcher(), lab.told.append, budget_s).run(flips.current(project))
+    found = flip_search.Search(project, Watcher(), lab.told.append, budget_s).run(
+        flip_search.current(project)
+    )
     return [(each.cell, each.answer) for each in found.turns]
 
 
@@ -82,8 +84,8 @@ def test_without_time_everything_stays_open_and_a_later_run_goes_on(matrix: Lab)
 
 def test_other_stacks_may_be_named(matrix: Lab) -> None:
     """The first and the last end equally; a pair is looked at first."""
-    assert 4 == len(flips.current(Project.at(matrix.root), ("old", "new")).turns)
-    named = flips.current(Project.at(matrix.root), ("middle", "new"))
+    assert 4 == len(flip_search.current(Project.at(matrix.root), ("old", "new")).turns)
+    named = flip_search.current(Project.at(matrix.root), ("middle", "new"))
     assert ("middle", "new") == named.turns[0].stacks
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from gradmatrix.cli.options import print_json, refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, what_moves
-from gradmatrix.compare import flips, upgrade
+from gradmatrix.compare import flip_search, upgrade
 from gradmatrix.compare.bisect import Bisection, at_release, base_for
 from gradmatrix.compare.paired import Metric, Paired
 from gradmatrix.compare.resolution import resolved
@@ -95,11 +95,11 @@ def flips_command(options: argparse.Namespace, project: Project, console: Consol
     """Print which release is behind each change of the matrix; look for them within a budget."""
     for name in options.pair or ():
         project.matrix.stack(name)
-    found = flips.current(project, tuple(options.pair or ()))
+    found = flip_search.current(project, tuple(options.pair or ()))
     if options.budget is not None:
         tell = console.print if not options.json else (lambda *_, **__: None)
         with Display(console) as display:
-            found = flips.Search(
+            found = flip_search.Search(
                 project,
                 display,
                 lambda line: tell(Text(plain(line), style="dim"), soft_wrap=True),
