@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Rate
 from gradmatrix.core.outcomes import NOT_JUDGED
+from gradmatrix.judge.edge import Edge, End, Flips, Turning
 from gradmatrix.publish.claims.claims import Claim, Expectation
 from gradmatrix.publish.rows import Explained, Row, Table, tabulated
 from tests.factories import NOON, make_lock, make_scenario, make_variant
@@ -63,13 +64,33 @@ SCENARIOS = {
 }
 
 
-def make_table(*rows: Row) -> Table:
-    """The rows, on three stacks that differ in lightning and torch."""
+def make_table(*rows: Row, turns: tuple[Turning, ...] = ()) -> Table:
+    """The rows, on three stacks that differ in lightning and torch, and changes that are exact."""
     locks = tuple(
         make_lock(stack, versions={"torch": f"2.{place}.0", "lightning": version})
         for place, (stack, version) in enumerate(VERSIONS.items())
     )
-    return tabulated(locks, SCENARIOS, rows)
+    return tabulated(locks, SCENARIOS, rows, flips=Flips(turns=turns))
+
+
+def make_turning(
+    package: str = "lightning", before: str = "2.0.6", after: str = "2.0.7", **fields: object
+) -> Turning:
+    """An exact change of the reported variant between the first two stacks."""
+    ends = [
+        End(name=f"{package} {version}", outcome=outcome, gradient=None, message="", why=())
+        for version, outcome in ((before, "step:no-grad-fn"), (after, "trains"))
+    ]
+    edge = Edge(package=package, before=before, after=after, ends=(ends[0], ends[1]), moved=())
+    digits = make_lock().digest[:16]
+    turning = Turning(
+        cell="amp/reported/cpu",
+        stacks=("old", "middle"),
+        locks=(digits, digits),
+        outcomes=("step:no-grad-fn", "trains"),
+        edges=(edge,),
+    )
+    return replace(turning, **fields)
 
 
 def make_claim(*expect: Expectation, **fields: object) -> Claim:

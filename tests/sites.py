@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Lock, Record, Scenario
+    from gradmatrix.judge.edge import Flips
     from gradmatrix.publish.claims.claims import Judged
     from gradmatrix.publish.rows import Table
     from gradmatrix.stacks.pairwise import Chosen
@@ -52,10 +53,11 @@ def table_of(
     locks: Iterable[Lock],
     *scenarios: Scenario,
     builds: Mapping[str, str] | None = None,
+    flips: Flips | None = None,
 ) -> Table:
     """The table of some records."""
     known = {scenario.name: scenario for scenario in scenarios}
-    return tabulated(by_date(locks), known, rows_of(records, known), builds)
+    return tabulated(by_date(locks), known, rows_of(records, known), builds, flips)
 
 
 def view_of(
@@ -83,11 +85,12 @@ def site_of(
     chosen: tuple[Chosen, ...] = (),
     history: History | None = None,
     builds: Mapping[str, str] | None = None,
+    flips: Flips | None = None,
     source: str = '"""A title.\n\nIts story.\n"""\n',
 ) -> dict[str, str]:
     """Every page and file by its path."""
     records = list(records)
-    table = table_of(records, locks, *scenarios, builds=builds)
+    table = table_of(records, locks, *scenarios, builds=builds, flips=flips)
     files = dict(
         all_pages(
             Results(table, claims, chosen),

@@ -6,34 +6,40 @@ import datetime as dt
 import itertools
 import random
 import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gradmatrix.compare import resolution
-from gradmatrix.compare.bisect import Bisection
+from gradmatrix.compare import paired, resolution, upgrade
+from gradmatrix.compare.bisect import Bisection, base_for, bisected, regressed
+from gradmatrix.compare.paired import Metric, Paired
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.measure.statistics import Size
 from gradmatrix.run import pool
+from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer, Request
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import Environment
+from tests.compared import measured as make_measured
 from tests.factories import make_observation, make_raised
 from tests.fakes.package_index import PackageIndex
 from tests.pretended import TRAINED, PretendedServer, Watcher, World, pretend
-from tests.upgrading import PLAIN, make_checkout
+from tests.upgrading import PLAIN, REPORTED, make_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from gradmatrix.compare.upgrade import SideRun
     from gradmatrix.core.model import Lock
     from gradmatrix.judge.edge import Found
-    from gradmatrix.measure.statistics import Key
+    from gradmatrix.measure.statistics import Key, Measured
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 DAY = dt.date(2025, 12, 31)
@@ -44,6 +50,7 @@ FAILS = Answer(
     Ended(exit=0),
     wall_s=0.5,
 )
+STOPS = Answer(None, Ended(exit=3), wall_s=0.5)
 Versions = dict[str, int]
 """Every release of the lab is a number."""
 
@@ -55,6 +62,8 @@ class Lab:
     root: Path
     index: PackageIndex
     fails: Callable[[Versions], bool] = lambda _: False
+    stops: Callable[[Versions], bool] = lambda _: False
+    """Whether its process ends instead."""
     broken: Callable[[Versions], bool] = lambda _: False
     """Whether the scenario cannot be imported."""
     runs: list[Versions] = field(default_factory=list)
@@ -76,17 +85,27 @@ class Lab:
             side, project.index, self.root / "side-locks", project.locks_folder
         )
 
-    def bisect(
-        self, good: Sequence[str], bad: Sequence[str], key: Key = PLAIN, **facts: float
-    ) -> Found:
-        """The answer for the cell."""
+    def search(
+        self,
+        good: Sequence[str],
+        bad: Sequence[str],
+        *,
+        noise: float = 0.0,
+        every: bool = False,
+        only: Sequence[str] = (),
+    ) -> Bisection:
+        """A search for the cell, before anything runs."""
         project = Project.at(self.root)
-        (scenario,) = project.chosen_scenarios()
+        scenarios = project.chosen_scenarios()
         sides = self.side("good", *good), self.side("bad", *bad)
-        search = Bisection(
-            project, *sides, scenario, key, Watcher(), self.told.append, noise=facts.get("noise", 0)
+        tell = self.told.append
+        return Bisection(
+            project, *sides, scenarios, PLAIN, Watcher(), tell, only=only, noise=noise, all=every
         )
-        return search.run()
+
+    def bisect(self, good: Sequence[str], bad: Sequence[str], *, noise: float = 0.0) -> Found:
+        """The answer for the cell."""
+        return self.search(good, bad, noise=noise).run()
 
 
 @pytest.fixture
@@ -115,6 +134,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
             def run(self, request: Request) -> Answer:
                 super().run(request)
                 lab.runs.append(self.versions)
+                if lab.stops(self.versions):
+                    return STOPS
                 return FAILS if lab.fails(self.versions) else TRAINED
 
         def server(
@@ -144,7 +165,9 @@ def test_the_release_of_one_package(lab: Lab) -> None:
     found = lab.bisect(["alpha==1"], ["alpha==30"])
     assert [("alpha", "18", "19")] == edges(found)
     (edge,) = found.edges
-    assert (("trains", "step:exception"), ()) == (edge.ends, edge.also)
+    ends = tuple(end.outcome for end in edge.ends)
+    assert (("trains", "step:exception"), ()) == (ends, edge.also)
+    assert ("alpha 18 → 19",) == edge.moved
     assert (dt.date(2025, 1, 19), dt.date(2025, 1, 20)) == (
         edge.before_released,
         edge.after_released,
@@ -229,6 +252,71 @@ def test_a_second_bisection_runs_nothing_again(lab: Lab) -> None:
     assert (first, runs) == (lab.bisect(["alpha==1"], ["alpha==16"]), len(lab.runs))
 
 
+def test_all_changes_of_one_package(lab: Lab) -> None:
+    """It fails for a while and trains again: both are found, though the sides end equally."""
+    lab.add("alpha", 9)
+    lab.fails = lambda versions: 3 <= versions["alpha"] <= 6
+    found = lab.search(["alpha==1"], ["alpha==9"], every=True, only=["alpha"]).run()
+    assert [("alpha", "2", "3"), ("alpha", "6", "7")] == edges(found)
+    assert [f"alpha {number}" for number in (2, 3)] == [each.name for each in found.edges[0].ends]
+
+
+def test_all_changes_over_several_packages(lab: Lab) -> None:
+    """Each ends differently from the one before: the second is looked for behind the first."""
+    lab.add("alpha", 6)
+    lab.add("beta", 6)
+    lab.fails = lambda versions: versions["alpha"] >= 3
+    lab.stops = lambda versions: versions["beta"] >= 5 and versions["alpha"] >= 3
+    found = lab.search(["alpha==1", "beta==1"], ["alpha==6", "beta==6"], every=True).run()
+    assert {("alpha", "2", "3"), ("beta", "4", "5")} == set(edges(found))
+
+
+def test_what_it_may_take_is_not_less_than_what_it_takes(lab: Lab) -> None:
+    """Nothing is run for it."""
+    for name in ("alpha", "beta", "gamma"):
+        lab.add(name, 12)
+    lab.fails = lambda versions: versions["beta"] >= 7
+    names = ("alpha", "beta", "gamma")
+    sides = [f"{name}==1" for name in names], [f"{name}==12" for name in names]
+    outlook = lab.search(*sides).outlook()
+    assert [] == lab.runs
+    assert [10, 10, 10] == [count for _, count in outlook.lines]
+    assert lab.bisect(*sides).probes <= outlook.probes
+
+
+def test_equal_sides_are_refused(lab: Lab) -> None:
+    """There is nothing between them."""
+    lab.add("alpha", 2)
+    with pytest.raises(UserError, match="the same packages"):
+        lab.bisect(["alpha==1"], ["alpha==1"])
+
+
+def test_a_package_that_only_the_good_side_has(lab: Lab) -> None:
+    """The other way round it would come."""
+    lab.add("alpha", 2)
+    lab.add("beta", 2)
+    lab.fails = lambda versions: "beta" not in versions
+    with pytest.raises(UserError) as told:
+        lab.search(["alpha==1", "beta==1"], ["alpha==2"], only=["beta"]).run()
+    assert "only the good side has beta" == told.value.cause
+
+
+def test_sides_named_the_other_way_round_are_noticed(lab: Lab) -> None:
+    """It is said, and the answer is the same."""
+    lab.add("alpha", 4)
+    lab.fails = lambda versions: versions["alpha"] < 3
+    assert [("alpha", "2", "3")] == edges(lab.bisect(["alpha==1"], ["alpha==4"]))
+    assert any("what fixed it" in line for line in lab.told)
+
+
+def test_a_range_is_looked_at_in_the_nearest_older_stack(lab: Lab) -> None:
+    """Of the first version if there is none."""
+    project = Project.at(lab.root)
+    assert "first" == base_for("torch", "2.7.0", project)
+    assert "second" == base_for("torch", "2.13.0", project)
+    assert "first" == base_for("torch", "2.0.0", project)
+
+
 def test_pythons_must_be_equal(lab: Lab) -> None:
     """A bisection moves packages."""
     lab.add("alpha", 2)
@@ -236,7 +324,101 @@ def test_pythons_must_be_equal(lab: Lab) -> None:
     (scenario,) = project.chosen_scenarios()
     sides = lab.side("good", "alpha==1"), lab.side("bad", "alpha==2", python="3.12")
     with pytest.raises(UserError, match=r"3\.12"):
-        Bisection(project, *sides, scenario, PLAIN, Watcher(), lab.told.append).run()
+        Bisection(project, *sides, (scenario,), PLAIN, Watcher(), lab.told.append).run()
+
+
+def test_an_upgrade_goes_on_from_its_regressions(lab: Lab) -> None:
+    """The release is named in the comparison; one cell stands for each cause."""
+    lab.add("alpha", 8)
+    lab.fails = lambda versions: versions["alpha"] >= 6
+    search = lab.search(["alpha==1"], ["alpha==8"])
+    plan = upgrade.Plan(scenarios=search.scenarios, selection=Selection())
+    compared = upgrade.upgrade(search.project, search.good, search.bad, plan, Watcher())
+    told = bisected(compared, regressed(compared), lambda key: replace(search, key=key))
+    assert [("alpha", "5", "6")] == [edge for found in told.bisected for edge in edges(found)]
+    assert compared.notes == told.notes
+
+
+def test_a_cell_that_runs_along_needs_no_environment_of_its_own(lab: Lab) -> None:
+    """The second search finds all that it asks for."""
+    lab.add("alpha", 8)
+    lab.fails = lambda versions: versions["alpha"] >= 6
+    first, second = (lab.search(["alpha==1"], ["alpha==8"]) for _ in range(2))
+    first.along, second.key = [REPORTED], REPORTED
+    first.run()
+    runs = len(lab.runs)
+    assert [("alpha", "5", "6")] == edges(second.run())
+    assert runs == len(lab.runs)
+
+
+def test_what_may_run_next_is_installed_meanwhile(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both neighbours of the first set of packages. Everything is deleted afterwards."""
+    lab.add("alpha", 9)
+    ahead = Event()
+
+    def fails(versions: Versions) -> bool:
+        if versions["alpha"] == 5:
+            assert ahead.wait(60)
+        return versions["alpha"] >= 8
+
+    lab.fails = fails
+    ensure, drop = environment.ensure, environment.drop
+    made: list[str] = []
+    dropped: list[str] = []
+
+    def ensured(lock: Lock, *rest: Any, **more: Any) -> Environment:  # noqa: ANN401
+        made.append(lock.stack)
+        if lock.version("alpha") == "3":
+            ahead.set()
+        return ensure(lock, *rest, **more)
+
+    def drops(root: Path, stack: str) -> None:
+        dropped.append(stack)
+        drop(root, stack)
+
+    monkeypatch.setattr(environment, "ensure", ensured)
+    monkeypatch.setattr(environment, "drop", drops)
+    assert [("alpha", "7", "8")] == edges(lab.bisect(["alpha==1"], ["alpha==9"]))
+    assert len(set(made)) > len({versions["alpha"] for versions in lab.runs})
+    assert set(made) <= set(dropped)
+
+
+@pytest.fixture
+def measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A lab whose steps take longer with each release of alpha, and much longer since release 7."""
+
+    def measure(
+        _project: Project, _good: SideRun, other: SideRun, keys: Sequence[Key], _timing: object
+    ) -> dict[Key, Measured]:
+        release = int(other.resolved.lock.version("alpha") or 0)
+        ratio = 1 + release / 100 + 0.5 * (release >= 7)
+        size = Size.MORE if release > 3 else Size.INCONCLUSIVE
+        return {keys[0]: make_measured(size, ratio)}
+
+    monkeypatch.setattr(paired, "measure", measure)
+    lab.add("alpha", 12)
+    return lab
+
+
+def test_the_release_that_made_it_slower(measured: Lab) -> None:
+    """Each release is measured beside the good side."""
+    search = measured.search(["alpha==1"], ["alpha==12"])
+    search.paired = Paired(Metric.STEPS, 60.0)
+    found = search.run()
+    assert [("alpha", "6", "7")] == edges(found)
+    assert found.headline.startswith("steps_per_s of sums/plain/cpu changes between alpha 6")
+    assert "steps_per_s: 0.637 times that of the good side" in found.edges[0].ends[1].outcome
+
+
+def test_sides_that_do_not_differ_clearly_are_an_answer(measured: Lab) -> None:
+    """Nothing else is measured."""
+    search = measured.search(["alpha==1"], ["alpha==3"])
+    search.paired = Paired(Metric.STEPS, 60.0)
+    found = search.run()
+    assert ((), 0) == (found.edges, found.probes)
+    assert "does not differ clearly" in found.headline
 
 
 @pytest.mark.slow
@@ -254,6 +436,22 @@ def test_random_culprits(lab: Lab) -> None:
         found = lab.bisect([f"{name}==1" for name in names], [f"{name}==12" for name in names])
         wanted = {(name, str(release - 1), str(release)) for name, release in culprits.items()}
         assert wanted == set(edges(found))
+        for path in (lab.root / ".gradmatrix" / "upgrade" / "records").glob("*"):
+            path.unlink()
+
+
+@pytest.mark.slow
+def test_random_changes_over_a_range(lab: Lab) -> None:
+    """With --all, of four searches for up to four changes none is wrong or left out."""
+    lab.add("alpha", 14)
+    chance = random.Random(3)  # noqa: S311
+    for _ in range(4):
+        turns = sorted(chance.sample(range(2, 15), chance.randint(1, 4)))
+        lab.fails = lambda versions, these=turns: (  # type: ignore[misc]
+            sum(versions["alpha"] >= turn for turn in these) % 2 == 1
+        )
+        found = lab.search(["alpha==1"], ["alpha==14"], every=True, only=["alpha"]).run()
+        assert [("alpha", f"{turn - 1}", f"{turn}") for turn in turns] == edges(found)
         for path in (lab.root / ".gradmatrix" / "upgrade" / "records").glob("*"):
             path.unlink()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradmatrix.judge.edge import Search
+from gradmatrix.judge.edge import Search, most_questions
 
 
 @given(st.integers(1, 200), st.data())
@@ -47,6 +47,21 @@ def test_skipped_states_leave_a_range_around_the_edge(edges: int, data: st.DataO
     low, high = search.answer()
     assert low <= edge < high
     assert set(range(low + 1, high)) <= broken
+
+
+def test_what_may_be_asked_next_is_known_before_the_answer() -> None:
+    """One state for each answer; none where the answer ends the search."""
+    search = Search([1.0] * 8)
+    assert [2, 6] == search.following(4)
+    search.saw(4, changed=True)
+    search.saw(2, changed=True)
+    assert [] == search.following(1)
+
+
+def test_the_most_questions_are_those_of_the_unluckiest_edge() -> None:
+    """With equal weights it is the logarithm; a likely edge makes the others longer."""
+    assert 5 == most_questions([1.0] * 30)
+    assert most_questions([100.0, *[1.0] * 29]) > 5
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3])

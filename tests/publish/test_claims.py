@@ -20,9 +20,11 @@ from tests.claimed import (
     make_rate,
     make_row,
     make_table,
+    make_turning,
 )
 
 if TYPE_CHECKING:
+    from gradmatrix.judge.edge import Turning
     from gradmatrix.publish.rows import Row
 
 ROOT = Path(__file__).parent.parent.parent
@@ -54,6 +56,28 @@ def test_a_verdict_follows_from_all_relevant_cells(
         for stack, outcome in zip(("old", "new"), outcomes, strict=True)
     ]
     assert expected is judge(make_claim(make_expectation()), make_table(*rows)).verdict
+
+
+@pytest.mark.parametrize(
+    ("turning", "expected"),
+    [
+        (make_turning(), Verdict.CONFIRMED),
+        (make_turning(before="2.0.7", after="2.0.6"), Verdict.CONFIRMED),
+        (make_turning(before="2.0.7", after="2.0.8"), Verdict.REFUTED),
+        (make_turning("torch"), Verdict.UNTESTED),
+        (make_turning(cell="amp/remedy/cpu"), Verdict.UNTESTED),
+        (make_turning(locks=("another", "lock")), Verdict.UNTESTED),
+    ],
+)
+def test_a_release_is_judged_by_the_changes_that_are_exact(
+    turning: Turning, expected: Verdict
+) -> None:
+    """In either direction; with the locks of today; a change of another package says nothing."""
+    expectation = Expectation(cells=(("amp", "reported"),), release="lightning==2.0.7")
+    table = make_table(make_row("old"), make_row("middle"), turns=(turning,))
+    judged = judge(make_claim(expectation), table)
+    assert expected is judged.verdict
+    assert ("changes with lightning==2.0.7",) == expectation.labels
 
 
 def test_a_claim_without_expectations_is_untested() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from gradmatrix.core.model import Failure, LockedPackage, Role
+from gradmatrix.judge.edge import Flips
+from tests.claimed import make_turning
 from tests.factories import make_lock, make_stopped
 from tests.sites import HOSTILE, NEW, OLD, SUMS, Page, cell, sample, site_of
 
@@ -60,6 +62,17 @@ def test_a_scenario_shows_where_an_outcome_changes(site: dict[str, str]) -> None
     text = Page(site["scenarios/sums.html"]).text
     moved = "torch 2.5.0 → 2.10.0, numpy 1.0 → 2.0"
     assert f"✗ step:no-grad-fn on old → ✓ trains on new. Between them: {moved}" in text
+
+
+def test_a_change_has_its_release_if_that_is_known() -> None:
+    """It stands before the packages that differ."""
+    digits = (OLD.digest[:16], NEW.digest[:16])
+    turning = make_turning(
+        "torch", "2.6.0", "2.7.0", cell="sums/reported/cpu", stacks=("old", "new"), locks=digits
+    )
+    pages = site_of(sample(), [OLD, NEW], SUMS, flips=Flips(turns=(turning,)))
+    text = Page(pages["scenarios/sums.html"]).text
+    assert "trains on new. Exactly: between torch 2.6.0 and 2.7.0. Between them:" in text
 
 
 def test_a_scenario_has_its_story_and_its_source(site: dict[str, str]) -> None:

@@ -2,74 +2,168 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.text import Text
 
-from gradmatrix.cli.options import print_json
+from gradmatrix.cli.options import print_json, refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, what_moves
-from gradmatrix.compare import upgrade
-from gradmatrix.compare.bisect import Bisection
-from gradmatrix.compare.sides import Reading
+from gradmatrix.compare import flip_search, upgrade
+from gradmatrix.compare.bisect import Bisection, at_release, base_for
+from gradmatrix.compare.paired import Metric, Paired
+from gradmatrix.compare.resolution import resolved
+from gradmatrix.compare.sides import Reading, parse_side, text_of
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import write_atomically
 from gradmatrix.core.text import counted, plain
 from gradmatrix.measure.statistics import Key
+from gradmatrix.publish.bisection import answer, as_html, as_issue, as_markdown
 from gradmatrix.run.lookup import select
 from gradmatrix.run.scenarios import VARIANT
+from gradmatrix.trace import capsule
 
 if TYPE_CHECKING:
     import argparse
-    import datetime as dt
     from collections.abc import Iterator
 
     from rich.console import Console
 
+    from gradmatrix.compare.bisect import Outlook
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.core.model import Scenario
-    from gradmatrix.judge.edge import Edge, End, Found
+    from gradmatrix.judge.edge import Found
     from gradmatrix.run.project import Project
+
+MOST_LINES = 12
+"""The most packages that a dry run lists."""
 
 
 def bisect_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Find the release that changes a cell, and print it; 1 if both sides end in the same way."""
-    scenario, key = chosen(options, project)
+    refuse(options)
+    scenarios, key, along = chosen(options, project)
     with Display(console) as display:
-        display.stage(plain(options.good), "resolving")
+        display.stage(plain(options.good or options.between[0]), "resolving")
         good, bad = sides(options, project)
     tell = console.print if not options.json else (lambda *_, **__: None)
     for line in what_moves(good, bad):
         tell(Text(plain(line)), soft_wrap=True)
     with Display(console) as display:
-        found = Bisection(
+        search = Bisection(
             project,
             good,
             bad,
-            scenario,
+            scenarios,
             key,
             display,
             lambda line: tell(Text(plain(line), style="dim"), soft_wrap=True),
             only=options.package,
             noise=options.noise,
-        ).run()
+            all=options.all,
+            along=along,
+            paired=Paired(Metric(options.metric), options.budget) if options.metric else None,
+        )
+        if options.dry_run:
+            for line in prospect(search.outlook()):
+                console.print(Text(line), soft_wrap=True)
+            return 0
+        found = search.run()
+    folder = keep(search, found)
     if options.json:
         print_json(found)
-    else:
-        for line in answer(found):
-            console.print(Text(plain(line)), soft_wrap=True)
+        return 0 if found.edges else 1
+    console.print()
+    for line in answer(found):
+        console.print(Text(plain(line)), soft_wrap=True)
+    console.print(Text(f"kept: {folder}"), style="dim", soft_wrap=True)
+    capsules = capsules_of(search)
+    for target, content in (
+        (options.markdown, as_markdown(found, capsules).encode()),
+        (options.html, as_html(found, capsules)),
+    ):
+        if target is not None:
+            write_atomically(target, content)
     return 0 if found.edges else 1
 
 
+def flips_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """Print which release is behind each change of the matrix; look for them within a budget."""
+    for name in options.pair or ():
+        project.matrix.stack(name)
+    found = flip_search.current(project, tuple(options.pair or ()))
+    if options.budget is not None:
+        tell = console.print if not options.json else (lambda *_, **__: None)
+        with Display(console) as display:
+            found = flip_search.Search(
+                project,
+                display,
+                lambda line: tell(Text(plain(line), style="dim"), soft_wrap=True),
+                options.budget,
+            ).run(found)
+    if options.json:
+        print_json(found)
+        return 0
+    for stacks, turns in groupby(found.turns, key=lambda turn: turn.stacks):
+        console.print(Text(" → ".join(stacks), style="bold"), soft_wrap=True)
+        for turn in turns:
+            outcomes = " → ".join(turn.outcomes)
+            line = f"  {turn.cell}: {outcomes}: {turn.answer}"
+            console.print(Text(plain(line)), soft_wrap=True)
+    open_ones = sum(turn.is_open for turn in found.turns)
+    exact = sum(bool(turn.edges) for turn in found.turns)
+    console.print(f"{exact} of {len(found.turns)} changes are exact, {open_ones} are open.")
+    return 0
+
+
+def refuse(options: argparse.Namespace) -> None:
+    """UserError if the options contradict each other."""
+    for target in (options.markdown, options.html):
+        refuse_unwritable(target)
+    if options.between and (options.bad or len(options.package) != 1):
+        raise UserError(
+            "--between needs one --package, and no --bad.",
+            cause="it names two releases of one package",
+            next_step="gradmatrix bisect SCENARIO/VARIANT --package trl --between 0.14 0.30",
+        )
+    if options.between and len(set(options.between)) == 1:
+        raise UserError(
+            f"--between {options.between[0]} {options.between[1]} names one release twice.",
+            cause="nothing is between a release and itself",
+            next_step="name two releases",
+        )
+    if not options.between and not (options.good and options.bad):
+        raise UserError(
+            "It is not clear between which sides to look.",
+            cause="--good or --bad is missing",
+            next_step="give both, or --package NAME --between OLD NEW",
+        )
+    if options.all + bool(options.noise) + bool(options.metric) > 1:
+        raise UserError(
+            "Only one of --all, --noise and --metric can be given.",
+            cause="each change that chance makes would be an answer",
+            next_step="leave the others out",
+        )
+
+
 def sides(options: argparse.Namespace, project: Project) -> tuple[Resolved, Resolved]:
-    """Both sides, resolved."""
+    """Both sides, resolved: those that are named, or one side with both releases."""
+    reading = Reading(options.python)
+    if options.between:
+        (package,) = options.package
+        word = options.good or base_for(package, options.between[0], project)
+        side = upgrade.allowing(parse_side(word, project, reading), options.build)
+        folder = upgrade.folder_of(project) / "locks"
+        base = resolved(side, project.index, folder, project.locks_folder)
+        one, other = (at_release(base, package, each, project) for each in options.between)
+        return one, other
     try:
         return upgrade.resolved_sides(
-            project,
-            options.good,
-            [options.bad],
-            Reading(options.python),
-            as_of=None,
-            build=options.build,
+            project, options.good, [options.bad], reading, as_of=None, build=options.build
         )
     except UserError as error:
         raise UserError(
@@ -79,8 +173,55 @@ def sides(options: argparse.Namespace, project: Project) -> tuple[Resolved, Reso
         ) from error
 
 
-def chosen(options: argparse.Namespace, project: Project) -> tuple[Scenario, Key]:
-    """The cell that is run: a variant of the matrix, or the user's own script."""
+def prospect(outlook: Outlook) -> Iterator[str]:
+    """What a bisection may take."""
+    for unit, count in outlook.lines[:MOST_LINES]:
+        yield f"  {unit.shown}: {counted(count, 'release')} between the two sides"
+    if outlook.lines[MOST_LINES:]:
+        yield f"  and {counted(len(outlook.lines) - MOST_LINES, 'package')} more"
+    yield f"At most {counted(outlook.probes, 'set')} of packages if one package is to blame."
+    yield f"At most {outlook.download_bytes / 1e9:.1f} GB to download if nothing is cached."
+    yield f"About {counted(outlook.minutes, 'minute')}, without downloads."
+
+
+def keep(search: Bisection, found: Found) -> Path:
+    """Keep the answer, the capsules and the issue; return their folder."""
+    name = f"bisect {found.cell} from {found.good.name} to {found.bad.name}"
+    folder = upgrade.report_folder(search.project, name, search.good, search.bad)
+    capsules = capsules_of(search)
+    files = {"report.json": msgspec.json.encode(found).decode()} | capsules
+    if found.edges:
+        files["issue.md"] = as_issue(found, capsules)
+    for each, text in files.items():
+        write_atomically(folder / each, text.encode())
+    return folder
+
+
+def capsules_of(search: Bisection) -> dict[str, str]:
+    """A script for each side of the last edge, by file name; none for scripts of the user."""
+    if not search.around:
+        return {}
+    capsules = {}
+    (scenario,) = (each for each in search.scenarios if each.name == search.key.scenario)
+    for name, probe in zip(("before.py", "after.py"), search.around[-1], strict=True):
+        if probe.record is None or probe.resolved is None or scenario.arguments is not None:
+            continue
+        with suppress(UserError):  # not every failure can be shown by one script
+            capsules[name] = capsule.write(
+                probe.record,
+                probe.resolved.lock,
+                text_of(probe.resolved.lock, probe.resolved.locks),
+                scenario,
+                Path(scenario.path).read_text(encoding="utf-8"),
+                file=name,
+            )
+    return capsules
+
+
+def chosen(
+    options: argparse.Namespace, project: Project
+) -> tuple[tuple[Scenario, ...], Key, list[Key]]:
+    """The cell that is run, a variant of the matrix or the user's script; what runs along."""
     if bool(options.cell) == bool(options.script):
         raise UserError(
             "It is not clear what to run." if options.cell else "Nothing says what to run.",
@@ -90,65 +231,14 @@ def chosen(options: argparse.Namespace, project: Project) -> tuple[Scenario, Key
     device = options.device or project.matrix.run.devices[0]
     if options.script:
         (script,) = own_scripts([options.script], None, project)
-        return script, Key(script.name, VARIANT, device)
-    select(project, scenario=[], cell=[options.cell], device=[device], fresh=False)
-    name, _, variant = options.cell.partition("/")
-    (scenario,) = (each for each in project.chosen_scenarios() if each.name == name)
-    return scenario, Key(name, variant, device)
-
-
-def answer(found: Found) -> Iterator[str]:
-    """The answer for people."""
-    yield ""
-    if not found.edges:
-        yield f"{found.cell} ends in the same way on both sides: {found.good.outcome}."
-        yield from ending(found.good)
-        return
-    if len(found.edges) == 1:
-        yield f"{found.cell} changes between {of_edge(found.edges[0])}."
-    else:
-        yield f"{found.cell} changes only if all of these packages move:"
-        yield from (f"  between {of_edge(edge)}" for edge in found.edges)
-    for edge in found.edges:
-        yield from around(edge)
-    for end in (found.good, found.bad):
-        yield f"{end.name}: {end.outcome}"
-        yield from ending(end)
-    tried = counted(found.probes, "set")
-    yield f"{tried} of packages ran; {counted(found.differing, 'package')} differ."
-    if found.skipped:
-        yield f"{counted(len(found.skipped), 'set')} could not be judged:"
-        yield from (f"  {each.what}: {each.why}" for each in found.skipped)
-
-
-def of_edge(edge: Edge) -> str:
-    """Two releases with their days."""
-    before = (
-        f"{edge.package} {edge.before}{on(edge.before_released)}"
-        if edge.before
-        else f"a side without {edge.package}"
+        return (script,), Key(script.name, VARIANT, device), []
+    selection = select(
+        project, scenario=[], cell=[options.cell, *options.along], device=[device], fresh=False
     )
-    return f"{before} and {edge.after}{on(edge.after_released)}"
-
-
-def on(day: dt.date | None) -> str:
-    """A day in parentheses, if it is known."""
-    return f" ({day})" if day else ""
-
-
-def around(edge: Edge) -> Iterator[str]:
-    """What ran on both sides of an edge, and what else differs there."""
-    yield f"  {edge.before or 'without it'}: {edge.ends[0]}"
-    yield f"  {edge.after}: {edge.ends[1]}"
-    if edge.between:
-        yield f"  It may be any of these, which could not be judged: {', '.join(edge.between)}."
-    if edge.also:
-        yield f"  Other packages that differ between these two: {', '.join(edge.also)}."
-    else:
-        yield "  All other packages are equal."
-
-
-def ending(end: End) -> Iterator[str]:
-    """The message and the diagnosis of a side."""
-    lines = end.why or ((end.message.splitlines()[0],) if end.message else ())
-    yield from (f"  {line}" for line in lines)
+    first, *along = (
+        Key(name, variant, device)
+        for name, _, variant in (each.partition("/") for each in [options.cell, *options.along])
+    )
+    names = {name for name, _ in selection.variants or ()}
+    scenarios = tuple(each for each in project.chosen_scenarios() if each.name in names)
+    return scenarios, first, along

@@ -208,7 +208,7 @@ WITHOUT_A_MATRIX = ("trace", "update", "completion")
 OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
 """The commands that change a matrix or work for its night. The others also take what the wheel
 carries."""
-OF_STACKS = ("run", "table", "upgrade", "compare", "bisect")
+OF_STACKS = ("run", "table", "upgrade", "compare", "bisect", "flips")
 """These also need the extra ``matrix``."""
 EXTRA = ("covertable", "numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
 """The modules of that extra."""
@@ -392,6 +392,7 @@ UPGRADE_OPTIONS = {
             "--repeats", type=count, default=2, metavar="N",
             help="further runs of a changed cell on each side (default: 2)",
         ),
+        flag("--bisect", "look for the release behind each regression: gradmatrix bisect"),
         flag("--fresh", "run every cell, recorded or not"),
         flag("--keep", "keep the environments that are made for this"),
     ),
@@ -451,14 +452,22 @@ def register_questions(commands: Commands) -> None:
         commands, "bisect", "bisect.bisect_command",
         "which release did it? find the package and the release that change a cell",
         argument("cell", nargs="?", metavar="SCENARIO/VARIANT", help="what is run"),
-        argument("--good", required=True, metavar="SIDE", help="a BASELINE as upgrade takes it"),
+        argument("--good", metavar="SIDE", help="a BASELINE as upgrade takes it"),
         argument(
-            "--bad", required=True, metavar="SIDE",
+            "--bad", metavar="SIDE",
             help="a side that ends differently, or a package at another version, such as trl==0.15",
+        ),
+        argument(
+            "--between", nargs=2, metavar=("OLD", "NEW"),
+            help="instead: two releases of --package, in --good or the nearest older stack",
         ),
         argument(
             "--script", metavar="'FILE ARGS'",
             help="a training script of your own with its arguments, instead of a cell",
+        ),
+        repeatable(
+            "--along", "SCENARIO/VARIANT",
+            "a cell that runs in the same environments: its own bisection then needs fewer",
         ),
         argument("--device", metavar="DEVICE", help="cpu (default) or cuda"),
         argument(
@@ -470,13 +479,40 @@ def register_questions(commands: Commands) -> None:
             help="the share of runs that end wrongly by chance; each set of packages runs until "
             "the answer is clear",
         ),
+        argument(
+            "--metric", choices=("steps_per_s", "peak_memory"),
+            help="ask about speed or memory, not the outcome: each set of packages is measured "
+            "beside the good side",
+        ),
+        argument(
+            "--budget", type=seconds, default=60.0, metavar="TIME",
+            help="time to measure a set of packages: 120s, 5m (default: 60s)",
+        ),
+        flag("--all", "look for every change on the way; of --package, every release is run"),
+        flag("--dry-run", "run nothing: say which releases there are and what it may take"),
         RESOLVING[0],
         argument(
             "--build", action="append", default=[], type=package, metavar="NAME",
             help="a package that may be built from its source release (repeatable)",
         ),
+        argument("--markdown", type=Path, metavar="FILE", help="write the answer as Markdown"),
+        argument("--html", type=Path, metavar="FILE", help="write the answer as one page"),
         JSON,
         epilog="exit code: 0 if a release was found; 1 if both sides end in the same way",
+    )  # fmt: skip
+    add(
+        commands, "flips", "bisect.flips_command",
+        "which release is behind each change of the matrix, from stack to stack",
+        argument(
+            "--budget", type=seconds, metavar="TIME",
+            help="look for those that are not known yet, for this long: 30m, 2h. What is found is "
+            "kept in results/flips.json, and a later run goes on",
+        ),
+        argument(
+            "--pair", nargs=2, metavar=("OLD", "NEW"),
+            help="also between these two stacks, and first",
+        ),
+        JSON,
     )  # fmt: skip
     compare = add(
         commands, "compare", "upgrade.compare_command",

@@ -20,6 +20,7 @@ DOCUMENTS = {
     "run": "publish.formats.Document",
     "table": "publish.formats.Document",
     "bisect": "judge.edge.Found",
+    "flips": "judge.edge.Flips",
     "isolation": "cli.documents.Isolation",
     "list": "cli.documents.Listing",
     "why CELL": "publish.rows.Row",

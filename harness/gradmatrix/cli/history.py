@@ -11,6 +11,7 @@ from rich.text import Text
 
 from gradmatrix.cli.documents import CellHistory, HistoryEntry
 from gradmatrix.cli.options import print_bytes, print_json, warn, warn_and_code
+from gradmatrix.compare import flips
 from gradmatrix.compare.history import load
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError, did_you_mean
@@ -159,7 +160,7 @@ def newest_table(project: Project, stacks: Iterable[str] | None = None) -> Table
         build = build_of(records)
         if build is not None:
             builds[lock.stack] = build
-    return tabulated(locks, chosen, rows, builds)
+    return tabulated(locks, chosen, rows, builds, flips.load(project.published_results))
 
 
 def claim_called(name: str, judged: Iterable[Judged], scenarios: Iterable[str]) -> Judged:

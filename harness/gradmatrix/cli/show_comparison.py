@@ -56,6 +56,11 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
         show_line(console, f"warning: {each}", "yellow")
     for section in contents.sections:
         show_section(console, section)
+    if contents.releases:
+        show_line(console, "")
+        show_line(console, "Which release did it", "bold")
+        for each in contents.releases:
+            show_line(console, each, "", 2)
     show_speed(console, contents)
     show_drift(console, contents)
     for changes in contents.packages:

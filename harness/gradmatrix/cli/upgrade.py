@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from gradmatrix.cli.options import print_bytes, refuse_unwritable, warn
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare import upgrade
+from gradmatrix.compare.bisect import Bisection, bisected, regressed
 from gradmatrix.compare.comparison import EXIT_CODES, Results, Verdict, compare_stacks
 from gradmatrix.compare.recorded import paired, read
 from gradmatrix.compare.sides import Reading
@@ -183,6 +185,22 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
             console.print(Text(plain(line)), soft_wrap=True)
     with Display(console) as display:
         comparison = upgrade.upgrade(project, baseline, candidate, plan, display)
+        if options.bisect:
+            keys = regressed(comparison)
+            comparison = bisected(
+                comparison,
+                keys,
+                lambda key: Bisection(
+                    project,
+                    baseline,
+                    candidate,
+                    plan.scenarios,
+                    key,
+                    display,
+                    partial(say, options, console),
+                    along=keys,
+                ),
+            )
     own = [each.name for each in plan.scenarios if each.arguments is not None]
     parts = [*options.scenario, *options.cell, *options.device, *own]
     path = upgrade.keep_report(project, baseline, candidate, comparison, parts)
@@ -200,6 +218,12 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
     if options.speed_optional and comparison.verdict is Verdict.SPEED_UNKNOWN:
         return EXIT_CODES[Verdict.SAFE]
     return comparison.exit_code
+
+
+def say(options: argparse.Namespace, console: Console, line: str) -> None:
+    """Print a line about a bisection."""
+    if not quiet(options):
+        console.print(Text(plain(line), style="dim"), soft_wrap=True)
 
 
 def quiet(options: argparse.Namespace) -> bool:

@@ -7,66 +7,91 @@ installed and run by itself, so nothing of an earlier one is left in it.
 
 from __future__ import annotations
 
+import math
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import starmap
+from itertools import pairwise, starmap
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.compare import resolution, sides
-from gradmatrix.compare.upgrade import SideRun, ended, folder_of, with_partners
+from gradmatrix.compare.upgrade import SideRun, ended, folder_of, key_of, with_partners
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
     NOT_INSTALLED,
     OF_THE_MACHINE,
+    TRAINS,
     UNSUPPORTED,
     Phase,
     phase_of,
 )
 from gradmatrix.core.text import one_line
+from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
-from gradmatrix.judge.edge import Edge, End, Found, Search, Skipped
+from gradmatrix.judge.edge import Edge, End, Found, Link, NotJudged, Search, most_questions
 from gradmatrix.judge.versions import packages_moved
-from gradmatrix.run.plan import Selection
-from gradmatrix.stacks import environment
+from gradmatrix.run.plan import Action, Selection
+from gradmatrix.stacks import environment, metadata
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
+from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, InstallFailed, has_driver
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    from gradmatrix.compare.comparison import Comparison
+    from gradmatrix.compare.paired import Paired
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.compare.sides import Side
     from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.judge.versions import PackageMove
-    from gradmatrix.measure.statistics import Key
+    from gradmatrix.measure.statistics import Key, Ratio
     from gradmatrix.run.project import Project
     from gradmatrix.run.stack import Progress
     from gradmatrix.stacks.index import Release
 
 NAMED, ASKED, OTHER = 16.0, 4.0, 1.0
 """How likely a package is: one in the traceback or diagnosis, one that a side names, another."""
+NEIGHBOURS = 3
+"""Runs at the end: both neighbours, and one of them with what the other has."""
 MOST_DRAGGED = 4
 """The most packages that are tried alone, of those that came along with the one that was found."""
+PROBE_S = 30.0
+"""What a set of packages took on two cores with cached packages: install, import, one cell."""
 Moved = dict[str, str]
 """Packages at other versions than on the good side, by name."""
 
 
+class OutOfTime(Exception):
+    """The time for a bisection is over. What ran is kept."""
+
+
 @dataclass(frozen=True)
 class Probe:
-    """One set of packages: its lock, and the record of the cell if it can be judged."""
+    """One set of packages, resolved, and the record of the cell if it can be judged."""
 
-    lock: Lock | None
+    resolved: Resolved | None
     record: Record | None
     why: str = ""
     """Why it cannot be judged."""
+    ratio: Ratio | None = None
+    """Beside the good side, if that is what is asked."""
+
+    @property
+    def lock(self) -> Lock | None:
+        """None if it does not resolve."""
+        return self.resolved.lock if self.resolved else None
 
 
 @dataclass(frozen=True)
@@ -79,9 +104,39 @@ class Unit:
     before: str | None
     weight: float
 
-    def at(self, version: str) -> Moved:
-        """The unit at another release."""
-        return dict.fromkeys([self.name, *(set(self.versions) & {TWINS.get(self.name)})], version)
+    @property
+    def several(self) -> bool:
+        """Whether it stands for packages that have no releases in common."""
+        own = {self.name, TWINS.get(self.name)}
+        return not own >= set(self.versions) or len(set(self.versions.values())) > 1
+
+    @property
+    def shown(self) -> str:
+        """Its name for people."""
+        return " + ".join(self.versions) if self.several else self.name
+
+    def at(self, version: str | None) -> Moved:
+        """The unit at another release; nothing moves if the good side does not have it."""
+        if self.several:
+            return self.versions if version == self.versions[self.name] else {}
+        return dict.fromkeys(self.versions, version) if version else {}
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a bisection may take, before anything is run."""
+
+    lines: tuple[tuple[Unit, int], ...]
+    """The packages to look at, with the number of releases to choose from."""
+    probes: int
+    """The most sets of packages that are run if one package is enough by itself."""
+    download_bytes: int
+    """The most that is downloaded if nothing is cached, as far as the index tells sizes."""
+
+    @property
+    def minutes(self) -> int:
+        """How long that takes, without downloads."""
+        return max(1, round(self.probes * PROBE_S / 60))
 
 
 @dataclass
@@ -91,7 +146,8 @@ class Bisection:
     project: Project
     good: Resolved
     bad: Resolved
-    scenario: Scenario
+    scenarios: tuple[Scenario, ...]
+    """Those of the cell, and of the cells ``along``."""
     key: Key
     progress: Progress
     tell: Callable[[str], object]
@@ -100,18 +156,86 @@ class Bisection:
     """The packages to look at; all if empty."""
     noise: float = 0.0
     """The share of runs that end wrongly."""
-    skipped: list[Skipped] = field(default_factory=list)
+    all: bool = False
+    """Whether every change on the way is looked for."""
+    along: Collection[Key] = ()
+    """Cells that run wherever this one does, because they are bisected too."""
+    paired: Paired | None = None
+    """Measures, if speed or memory is asked about and not the outcome."""
+    until: float = math.inf
+    """The time (monotonic) after which nothing more is run: OutOfTime."""
+    skipped: list[NotJudged] = field(default_factory=list)
     seen: dict[str, Probe] = field(default_factory=dict)
     """By the digest of the lock."""
     outcome: tuple[object, ...] = ()
     """How the cell ends on the good side."""
+    kept: set[str] = field(default_factory=set)
+    """Environments that stay until the end, or until they are used."""
+    coming: Sequence[Moved] = ()
+    """What may run after this. It is installed meanwhile."""
+    around: list[tuple[Probe, Probe]] = field(default_factory=list)
+    """What ran on both sides of each edge."""
 
     def run(self) -> Found:
         """Verify the two sides, then look for the packages, then for their releases.
 
         Raises:
             UserError: if a side cannot be judged, or no set of packages gives the bad outcome
+        OutOfTime: if that takes too long
         """
+        moves = self.moves()
+        try:
+            ends = self.end(self.good), self.end(self.bad)
+            self.outcome = self.ending(ends[0])
+            if failed_before(ends):
+                self.tell(
+                    "The good side fails and the bad one passes: this looks for what fixed it."
+                )
+            names = self.good.side.name, self.bad.side.name
+            shown = list(starmap(self.shown, zip(names, ends, strict=True)))
+            edges = self.every_edge(ends) if self.all else self.edges(ends)
+        finally:
+            self.delete_kept()
+        return Found(
+            cell=str(self.key),
+            metric=self.paired.metric if self.paired else "",
+            good=shown[0],
+            bad=shown[1],
+            differing=len(moves),
+            edges=tuple(edges),
+            all=self.all,
+            skipped=tuple(dict.fromkeys(self.skipped)),
+            probes=sum(probe.record is not None for probe in self.seen.values()),
+        )
+
+    def outlook(self) -> Outlook:
+        """What a run may take. Nothing is run or installed."""
+        units = self.units(())
+        self.project.index.many({name for unit in units for name in unit.versions})
+        lines = tuple((unit, len(self.line(unit)) - 2) for unit in units)
+        longest = max(count for _, count in lines)
+        alone = len(units) == 1
+        packages = 0 if alone else most_questions([unit.weight for unit in units]) + 2
+        dragged = 0 if self.only else MOST_DRAGGED
+        releases = longest if self.all else math.ceil(math.log2(longest + 1))
+        ends = {
+            (each.name, each.version)
+            for side in (self.good, self.bad)
+            for each in side.lock.packages
+        }
+        once = sum(self.size(*each) for each in ends)
+        each = max(self.size(unit.name, version) for unit in units for version in self.line(unit))
+        return Outlook(lines, packages + dragged + releases + NEIGHBOURS, once + releases * each)
+
+    def size(self, name: str, version: str | None) -> int:
+        """The bytes of a release; 0 if this machine does not need it or the index does not say."""
+        if is_of_torch(name) and not has_driver():
+            return 0
+        known = self.project.index.releases(name)
+        return next((each.size_bytes or 0 for each in known if each.version == version), 0)
+
+    def moves(self) -> tuple[PackageMove, ...]:
+        """What differs between the sides; UserError if nothing does, or if Python does."""
         if self.good.lock.python != self.bad.lock.python:
             raise UserError(
                 f"The sides have Python {self.good.lock.python} and {self.bad.lock.python}.",
@@ -119,28 +243,59 @@ class Bisection:
                 next_step="name sides with one Python, or give --python to files that leave it "
                 "open",
             )
-        ends = [self.end(each) for each in (self.good, self.bad)]
-        self.outcome = ended(ends[0])
-        moves = packages_moved(self.good.lock, self.bad.lock)
-        edges: list[Edge] = []
-        if ended(ends[1]) != self.outcome:
-            units = self.units(moves, ends)
-            found = self.culprits(units)
-            for unit in found:
-                others = together(each for each in found if each is not unit)
-                edges.append(self.edge(unit, others))
-        return Found(
-            cell=str(self.key),
-            good=shown(self.good, ends[0]),
-            bad=shown(self.bad, ends[1]),
-            differing=len(moves),
-            edges=tuple(edges),
-            skipped=tuple(dict.fromkeys(self.skipped)),
-            probes=sum(probe.record is not None for probe in self.seen.values()),
+        moves = packages_moved(
+            self.good.lock, self.bad.lock, (self.good.contents, self.bad.contents)
         )
+        if not moves:
+            raise UserError(
+                f"{self.good.side.name} and {self.bad.side.name} have the same packages.",
+                cause="nothing is between them",
+                next_step="name sides that differ",
+            )
+        return moves
 
-    def end(self, resolved: Resolved) -> Record:
-        """The record of the cell on one of the two sides; UserError if it cannot be judged."""
+    def ending(self, probe: Probe) -> tuple[object, ...]:
+        """How a set of packages ends: two end in the same way if these values are equal."""
+        if self.paired is not None:
+            return (probe.ratio is not None and self.paired.is_beyond(probe.ratio),)
+        assert probe.record is not None
+        return ended(probe.record)
+
+    def edges(self, ends: Sequence[Probe]) -> list[Edge]:
+        """The change between the two sides; one edge for each package that is needed."""
+        if self.ending(ends[1]) == self.outcome:
+            return []
+        found = self.culprits(self.units(ends))
+        return [
+            self.edge(unit, together(each for each in found if each is not unit)) for unit in found
+        ]
+
+    def every_edge(self, ends: Sequence[Probe]) -> list[Edge]:
+        """Each change on the way: of the packages to look at, or of those that are found in turn.
+
+        All releases of such a package are run, because the outcome may change and change back.
+        """
+        if self.only:
+            return [edge for unit in self.units(ends) for edge in self.edges_of(unit, {})]
+        found: list[Edge] = []
+        while self.ending(ends[1]) != self.outcome:
+            try:
+                units = self.culprits(self.units(ends))
+            except UserError as error:
+                if not found:
+                    raise
+                self.skip("what comes after", f"{error.what} {error.cause}")
+                break
+            for unit in units:
+                found += self.edges_of(unit, together(each for each in units if each is not unit))
+            passed = self.probe(together(units))
+            if passed.resolved is None or passed.record is None:
+                break
+            self.good, self.outcome = passed.resolved, self.ending(passed)
+        return found
+
+    def end(self, resolved: Resolved) -> Probe:
+        """The cell on one of the two sides; UserError if it cannot be judged there."""
         probe = self.looked_up(resolved, fresh=False)
         if probe.record is None:
             raise UserError(
@@ -148,12 +303,37 @@ class Bisection:
                 cause=probe.why,
                 next_step="name a side on which it runs",
             )
-        self.tell(f"{resolved.side.name}: {probe.record.outcome}")
-        return probe.record
+        if self.paired is not None and resolved is self.bad:
+            assert probe.ratio is not None
+            self.paired.set_middle(probe.ratio)
+        self.tell(f"{resolved.side.name}: {self.words(probe)}")
+        return probe
 
-    def units(self, moves: Iterable[PackageMove], ends: Sequence[Record]) -> list[Unit]:
+    def words(self, probe: Probe) -> str:
+        """How a set of packages ended, for a line."""
+        if self.paired is not None and probe.ratio is not None:
+            return self.paired.words(probe.ratio)
+        return probe.record.outcome if probe.record else probe.why
+
+    def shown(self, name: str, probe: Probe) -> End:
+        """A set of packages for the answer."""
+        record = probe.record
+        if record is None or probe.ratio is not None:
+            return End(name=name, outcome=self.words(probe), gradient=None, message="", why=())
+        seen = record.observation
+        diagnosis = diagnose(seen) if seen and not record.passed else None
+        return End(
+            name=name,
+            outcome=record.outcome,
+            gradient=record.gradient,
+            message=record.message,
+            why=diagnosis.text if diagnosis else (),
+        )
+
+    def units(self, ends: Sequence[Probe]) -> list[Unit]:
         """The packages to look at, the likely ones first; UserError if there is none."""
-        named = named_in(ends)
+        moves = self.moves()
+        named = named_in(filter(None, (each.record for each in ends)))
         asked = names_in((*self.good.side.asked, *self.bad.side.asked))
         moved = {each.name: each for each in moves if each.after and not each.same_version}
         moved.pop("python", None)
@@ -168,12 +348,17 @@ class Bisection:
             weight = NAMED if {*group} & named else ASKED if {*group} & asked else OTHER
             units[name] = Unit(name, group, move.before, weight)
         if not units:
+            lacks = [each.name for each in moves if each.name in self.only and not each.after]
             raise UserError(
                 "No package can be moved from the good side to the bad one.",
-                cause=f"--package names {', '.join(self.only)}, which do not differ"
+                cause=f"only the good side has {lacks[0]}"
+                if lacks
+                else f"--package names {', '.join(self.only)}, which do not differ"
                 if self.only
                 else "the sides differ only in packages that the bad one lacks, or in contents",
-                next_step="gradmatrix upgrade GOOD --to BAD shows what differs",
+                next_step="name the sides the other way round"
+                if lacks
+                else "gradmatrix upgrade GOOD --to BAD shows what differs",
             )
         return sorted(units.values(), key=lambda unit: -unit.weight)
 
@@ -221,61 +406,102 @@ class Bisection:
 
     def edge(self, unit: Unit, others: Moved) -> Edge:
         """The two releases of a unit between which the outcome changes, with ``others`` moved."""
+        line = self.line(unit)
+        self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
+        low, high = self.first_that_changes([others | unit.at(each) for each in line])
+        return self.between(unit, others, line, (low, high))
+
+    def edges_of(self, unit: Unit, others: Moved) -> list[Edge]:
+        """Each change along the releases of a unit, with ``others`` moved. All of them are run."""
+        line = self.line(unit)
+        self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
+        ran = [
+            (place, self.ending(probe))
+            for place, each in enumerate(line)
+            if (probe := self.probe(others | unit.at(each))).record is not None
+        ]
+        return [
+            self.between(unit, others, line, (low, high))
+            for (low, one), (high, other) in pairwise(ran)
+            if one != other
+        ]
+
+    def line(self, unit: Unit) -> list[str | None]:
+        """The releases of a unit from the good side to the bad one; None if it is not there."""
         after = unit.versions[unit.name]
-        if unit.before is None or len(set(unit.versions.values())) > 1:
-            low, high, line = 0, 1, [unit.before, after]
-        else:
-            line = [unit.before, *self.releases(unit.name, unit.before, after), after]
-            self.tell(f"{unit.name}: {len(line) - 2} releases between {unit.before} and {after}")
-            states = [others | unit.at(each) for each in line if each is not None]
-            low, high = self.first_that_changes(states)
-        before, after = line[low], line[high] or after
-        probes, also = self.neighbours(unit, before, after, others)
+        if unit.before is None or unit.several:
+            return [unit.before, after]
+        return [unit.before, *self.releases(unit.name, unit.before, after), after]
+
+    def between(
+        self, unit: Unit, others: Moved, line: Sequence[str | None], places: tuple[int, int]
+    ) -> Edge:
+        """The edge between two places of a line of releases; both are run, and what is kept."""
+        low, high = places
+        before, after = line[low], line[high]
+        assert after is not None
+        first, second = self.neighbours(unit, before, after, others)
+        self.around.append((first, second))
+        moved: tuple[PackageMove, ...] = ()
+        if first.lock is not None and second.lock is not None:
+            moved = packages_moved(first.lock, second.lock)
         days = self.days(unit.name)
+        needs, links = self.changed_in(unit.name, before, after)
         return Edge(
-            package=unit.name
-            if len(set(unit.versions.values())) == 1
-            else " + ".join(unit.versions),
+            package=unit.shown,
             before=before,
             before_released=days.get(before or ""),
             after=after,
             after_released=days.get(after),
-            ends=(probes[0], probes[1]),
-            also=also,
+            ends=(
+                self.shown(f"{unit.shown} {before or 'not there'}", first),
+                self.shown(f"{unit.shown} {after}", second),
+            ),
+            moved=tuple(map(str, moved)),
+            also=tuple(
+                str(each)
+                for each in moved
+                if each.name not in unit.versions
+                and not (is_of_torch(each.name) and "torch" in unit.versions)
+            ),
             between=tuple(each for each in line[low + 1 : high] if each),
+            needs=needs,
+            links=links,
         )
 
     def neighbours(
         self, unit: Unit, before: str | None, after: str, others: Moved
-    ) -> tuple[tuple[str, str], tuple[str, ...]]:
-        """The outcomes with both releases, and what else differs between these two runs.
-
-        Every other package is held at one version if the resolver allows it.
-        """
-        versions = unit.at(after) if len(set(unit.versions.values())) == 1 else unit.versions
-        second = self.probe(others | versions)
-        moved = others | (unit.at(before) if before else {})
+    ) -> tuple[Probe, Probe]:
+        """Both releases, with every other package at one version if the resolver allows it."""
+        second = self.probe(others | unit.at(after))
+        moved = others | unit.at(before)
         first = self.probe(moved)
-        if second.lock is not None and second.lock.digest != (first.lock and first.lock.digest):
+        if before and second.lock is not None:
             held = {
                 each.name: each.version
                 for each in second.lock.packages
                 if each.name not in unit.versions and not is_of_torch(each.name)
             }
-            pinned = self.probe(held | moved) if before else first
-            if pinned.record is not None and ended(pinned.record) == self.outcome:
+            pinned = self.probe(held | moved)
+            same = self.ending(first) if first.record else self.outcome
+            if pinned.record is not None and self.ending(pinned) == same:
                 first = pinned
-        outcomes = tuple(p.record.outcome if p.record else p.why for p in (first, second))
-        also: tuple[str, ...] = ()
-        if first.lock is not None and second.lock is not None:
-            differs = packages_moved(first.lock, second.lock)
-            also = tuple(
-                str(each)
-                for each in differs
-                if each.name not in unit.versions
-                and not (is_of_torch(each.name) and "torch" in unit.versions)
-            )
-        return (outcomes[0], outcomes[1]), also
+        return first, second
+
+    def changed_in(
+        self, name: str, before: str | None, after: str
+    ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
+        """What a release requires otherwise than the one before it, and where it says more."""
+        new, old = (metadata.read(self.metadata, name, each or "") for each in (after, before))
+        if new is None:
+            return (), ()
+        told = metadata.differing(old, new) if old else ()
+        return told, tuple(starmap(Link, metadata.links(new)))
+
+    @property
+    def metadata(self) -> Path:
+        """Where the metadata of packages is kept that were installed for a bisection."""
+        return folder_of(self.project) / "metadata"
 
     def releases(self, name: str, before: str, after: str) -> list[str]:
         """The releases between two, in the order from the one to the other."""
@@ -311,7 +537,9 @@ class Bisection:
         """
         search = Search(weights or [1.0] * (len(states) - 1), self.noise)
         while (state := search.next()) is not None:
+            self.coming = [states[each] for each in search.following(state)]
             changed = self.answer(states[state])
+            self.coming = []
             if changed is None:
                 search.skip(state)
             else:
@@ -331,13 +559,13 @@ class Bisection:
     def answer(self, moved: Moved) -> bool | None:
         """Whether one run with these packages ends differently from the good side."""
         probe = self.probe(moved)
-        return None if probe.record is None else ended(probe.record) != self.outcome
+        return None if probe.record is None else self.ending(probe) != self.outcome
 
     def probe(self, moved: Mapping[str, str]) -> Probe:
         """Resolve the good side with these packages moved, and run the cell there."""
-        what = ", ".join(starmap("{} {}".format, list(moved.items())[:3]))
-        what += f" and {len(moved) - 3} more" if len(moved) > 3 else ""  # noqa: PLR2004
-        side = replace(self.side(moved), name=what or "the good side")
+        if time.monotonic() > self.until:
+            raise OutOfTime
+        what, side = self.named(moved)
         try:
             lock, text = resolution.attempt(side, self.project.index)
         except NeedsBuild as error:
@@ -355,18 +583,23 @@ class Bisection:
             return known
         resolved = resolution.kept(side, lock, text, folder_of(self.project) / "locks")
         probe = self.looked_up(resolved, fresh=bool(self.noise and known))
-        probe = replace(probe, lock=lock)
         self.seen[lock.digest] = probe
         if probe.record is None:
             self.skip(what, probe.why)
         else:
-            self.tell(f"{what}: {probe.record.outcome}")
+            self.tell(f"{what}: {self.words(probe)}")
         return probe
+
+    def named(self, moved: Mapping[str, str]) -> tuple[str, Side]:
+        """The good side with these packages moved, and its name for people."""
+        what = ", ".join(starmap("{} {}".format, list(moved.items())[:3]))
+        what += f" and {len(moved) - 3} more" if len(moved) > 3 else ""  # noqa: PLR2004
+        return what, replace(self.side(moved), name=what or "the good side")
 
     def skip(self, what: str, why: str) -> Probe:
         """A set of packages that cannot be judged."""
         self.tell(f"{what}: skipped, {why}")
-        self.skipped.append(Skipped(what, why))
+        self.skipped.append(NotJudged(what, why))
         return Probe(None, None, why)
 
     def looked_up(self, resolved: Resolved, *, fresh: bool) -> Probe:
@@ -374,53 +607,147 @@ class Bisection:
 
         A record of an earlier run is used. An environment that is made for it is deleted again.
         """
-        run = SideRun(resolved, self.project, (self.scenario,), self.progress)
+        run = SideRun(resolved, self.project, self.scenarios, self.progress)
         pairs = frozenset(
-            (k.scenario, k.variant) for k in with_partners([self.key], [self.scenario])
+            (k.scenario, k.variant) for k in with_partners([self.key, *self.along], self.scenarios)
         )
-        there = (self.project.environments / run.name).exists()
+        selection = Selection(variants=pairs, devices=frozenset({self.key.device}), fresh=fresh)
+        there = (self.project.environments / run.name).exists() and run.name not in self.kept
         try:
-            records = run.executed(
-                Selection(variants=pairs, devices=frozenset({self.key.device}), fresh=fresh)
-            )
+            with self.ahead(run, selection):
+                records = run.executed(selection)
+            return self.judged(run, records.get(self.key))
         finally:
             if resolved.own and not there and run.interpreter is None:
-                environment.drop(self.project.environments, run.name)
-        record = records.get(self.key)
+                metadata.keep(self.project.environments / run.name, self.metadata)
+                if self.paired is not None and resolved is self.good:
+                    self.kept.add(run.name)
+                else:
+                    self.kept.discard(run.name)
+                    environment.drop(self.project.environments, run.name)
+
+    @contextmanager
+    def ahead(self, run: SideRun, selection: Selection) -> Iterator[None]:
+        """Install what may run next, while cells run in this environment.
+
+        Not while something is measured. The wait at the end is for one install at most.
+        """
+        if not self.coming or self.paired is not None or not will_run(run, selection):
+            yield
+            return
+        with suppress(InstallFailed, NeedsBuild), run.installed():
+            pass  # first: what runs now must not wait for what may run next
+        over = Event()
+        thread = Thread(target=self.install, args=(self.coming, selection, over))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def install(self, coming: Iterable[Moved], selection: Selection, over: Event) -> None:
+        """Install sets of packages until ``over``. What fails is told when its turn has come."""
+        environments = self.project.environments
+        for moved in coming:
+            if over.is_set():
+                return
+            with suppress(InstallFailed, NeedsBuild, UserError):
+                _, side = self.named(moved)
+                lock, text = resolution.attempt(side, self.project.index)
+                if lock.failure is not None or lock.digest in self.seen or over.is_set():
+                    continue
+                resolved = resolution.kept(side, lock, text, folder_of(self.project) / "locks")
+                run = SideRun(resolved, self.project, self.scenarios, self.progress)
+                if (environments / run.name).exists() or not will_run(run, selection):
+                    continue
+                self.kept.add(run.name)
+                with environment.in_use(environments, run.name):
+                    environment.ensure(resolved.lock, resolved.locks, environments)
+
+    def judged(self, run: SideRun, record: Record | None) -> Probe:
+        """What a run says about its set of packages. Measures it if that is asked."""
+        resolved = run.resolved
         if record is None:
-            return Probe(resolved.lock, None, f"there is no device {self.key.device} here")
-        judged = not (
+            return Probe(resolved, None, f"there is no device {self.key.device} here")
+        why = f"{record.outcome}: {one_line(record.message)}"
+        if (
             record.outcome in {*OF_THE_MACHINE, UNSUPPORTED}
             or phase_of(record.outcome) in {*NOT_INSTALLED, Phase.IMPORT}
-        )
-        why = f"{record.outcome}: {one_line(record.message)}"
-        return Probe(resolved.lock, record if judged else None, "" if judged else why)
+            or (self.paired is not None and record.outcome != TRAINS)
+        ):
+            return Probe(resolved, None, why)
+        if self.paired is None or resolved.lock.digest == self.good.lock.digest:
+            return Probe(resolved, record)
+        good = SideRun(self.good, self.project, self.scenarios, self.progress)
+        ratio = self.paired.ratio(good, run, self.key)
+        if ratio is None:
+            return Probe(resolved, None, "it could not be measured")
+        if self.paired.is_open(ratio):
+            return Probe(resolved, None, f"not clear, {self.paired.words(ratio)}")
+        return Probe(resolved, record, ratio=ratio)
+
+    def delete_kept(self) -> None:
+        """Delete the environments that stayed for later sets of packages."""
+        for name in self.kept:
+            environment.drop(self.project.environments, name)
 
     def side(self, moved: Mapping[str, str]) -> Side:
         """The good side with these packages moved. Everything else stays if the resolver can."""
         here = {each.name for each in self.good.lock.packages}
-        asked: dict[str, str] = {}
-        for text in (*self.good.side.asked, *self.bad.side.asked):
-            parsed = Requirement(text)
-            name = str(canonicalize_name(parsed.name))
-            if name in here or name in moved:
-                asked.setdefault(name, text if parsed.url else unbound(parsed))
-        good, bad = map(text_of, (self.good, self.bad))
-        preferred = locks.without(good, lambda name: canonicalize_name(name) in moved)
-        new = locks.without(bad, lambda name: canonicalize_name(name) in here)
-        side = self.good.side
+        new = locks.without(text_of(self.bad), lambda name: canonicalize_name(name) in here)
+        side = with_moved(self.good, moved, self.bad.side.asked)
         return replace(
             side,
-            requirements=tuple(asked.values()),
-            asked=tuple(asked.values()),
-            constraints=tuple(f"{name}=={version}" for name, version in moved.items()),
-            preferred=preferred + new,
+            preferred=side.preferred + new,
             as_of=max(self.good.lock.as_of, self.bad.lock.as_of),
             build=tuple(sorted({*side.build, *self.bad.side.build})),
-            lock=None,
-            locks=None,
-            interpreter=None,
         )
+
+
+def with_moved(base: Resolved, moved: Mapping[str, str], asked: Iterable[str] = ()) -> Side:
+    """A side with these packages moved, and what another side has ``asked`` for, without bounds."""
+    here = {each.name for each in base.lock.packages}
+    free: dict[str, str] = {}
+    for text in (*base.side.asked, *asked):
+        parsed = Requirement(text)
+        name = str(canonicalize_name(parsed.name))
+        if name in here or name in moved:
+            free.setdefault(name, text if parsed.url else unbound(parsed))
+    return replace(
+        base.side,
+        requirements=tuple(free.values()),
+        asked=tuple(free.values()),
+        constraints=tuple(f"{name}=={version}" for name, version in moved.items()),
+        preferred=locks.without(text_of(base), lambda name: canonicalize_name(name) in moved),
+        lock=None,
+        locks=None,
+        interpreter=None,
+    )
+
+
+def at_release(base: Resolved, package: str, version: str, project: Project) -> Resolved:
+    """A side with one package at another release, on the first day on which that was possible.
+
+    Raises:
+        UserError: if there is no such release, or nothing resolves with it
+    """
+    known = admitted(project.index.releases(package), exactly=[version])
+    release = next((each for each in known if Version(each.version) == Version(version)), None)
+    if release is None:
+        older = [each.version for each in known if Version(each.version) < Version(version)]
+        raise UserError(
+            f"There is no release {version} of {package}.",
+            cause=f"the one before it is {older[-1]}" if older else "its first one is newer",
+            next_step="name two releases that exist",
+        )
+    names = [package, *({TWINS.get(package)} & {each.name for each in base.lock.packages})]
+    side = with_moved(base, {str(name): release.version for name in names})
+    day = max(filter(None, (base.lock.as_of, release.uploaded)))
+    side = replace(side, name=f"{package} {release.version}", place="", as_of=day)
+    return resolution.resolved(
+        side, project.index, folder_of(project) / "locks", project.locks_folder
+    )
 
 
 def unbound(requirement: Requirement) -> str:
@@ -472,13 +799,49 @@ def named_in(records: Iterable[Record]) -> set[str]:
     return {str(canonicalize_name(file.partition("/")[0].removesuffix(".py"))) for file in files}
 
 
-def shown(resolved: Resolved, record: Record) -> End:
-    """A side for the answer."""
-    diagnosis = diagnose(record.observation) if record.observation and not record.passed else None
-    return End(
-        name=resolved.side.name,
-        outcome=record.outcome,
-        gradient=record.gradient,
-        message=record.message,
-        why=diagnosis.text if diagnosis else (),
-    )
+def will_run(run: SideRun, selection: Selection) -> bool:
+    """Whether a cell must run there: not all are recorded."""
+    cells = run.stack_run().plan(selection)
+    return run.interpreter is None and any(cell.action is Action.RUN for cell in cells)
+
+
+def failed_before(ends: Sequence[Probe]) -> bool:
+    """Whether the good side fails and the bad one passes."""
+    first, second = (each.record for each in ends)
+    return bool(first and second and first.passed is False and second.passed)
+
+
+def bisected(
+    comparison: Comparison, keys: Sequence[Key], search: Callable[[Key], Bisection]
+) -> Comparison:
+    """The comparison with the releases behind the changes of these cells."""
+    found, notes = [], [*comparison.notes]
+    for key in keys:
+        try:
+            found.append(search(key).run())
+        except UserError as error:
+            notes.append(f"No release was found for {key}. {error.what} {error.cause}.")
+    return structs.replace(comparison, bisected=tuple(found), notes=tuple(notes))
+
+
+def regressed(comparison: Comparison) -> list[Key]:
+    """A cell for each cause of regressions."""
+    groups = (each for each in comparison.groups if each.change is Change.REGRESSED)
+    return [key_of(each.cells[0]) for each in groups]
+
+
+def base_for(package: str, version: str, project: Project) -> str:
+    """The stack in which to put releases of a package: its own is the nearest one that is older."""
+    known = {
+        lock.stack: Version(found)
+        for lock in project.known_locks()
+        if (found := lock.version(package)) is not None
+    }
+    if not known:
+        raise UserError(
+            f"No stack of the matrix has {package}.",
+            cause=f"--between puts releases of {package} into a side",
+            next_step="name one with --good",
+        )
+    older = [name for name in known if known[name] <= Version(version)]
+    return max(older, key=known.__getitem__) if older else min(known, key=known.__getitem__)

@@ -28,6 +28,7 @@ from gradmatrix.judge.change import (
     is_missing,
 )
 from gradmatrix.judge.diagnosis import diagnose
+from gradmatrix.judge.edge import Found
 from gradmatrix.judge.relations import Drift, drift
 from gradmatrix.judge.versions import PackageMove, packages_moved
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key, Measured, Size
@@ -181,6 +182,8 @@ class Comparison(Frozen, frozen=True):
     """Cells that were measured side by side, the worst first."""
     notes: tuple[str, ...] = ()
     """What else a reader must know: sentences."""
+    bisected: tuple[Found, ...] = ()
+    """Which release did it: one for each group that regressed, if that was asked for."""
 
     @property
     def exit_code(self) -> int:

@@ -430,13 +430,18 @@ def keep_report(
     words = " ".join(
         [f"{baseline.side.name} to {candidate.side.name}", *(["of", *parts] if parts else ())]
     )
+    path = report_folder(project, words, baseline, candidate) / "report.json"
+    write_atomically(path, as_json(comparison))
+    return path
+
+
+def report_folder(project: Project, words: str, baseline: Resolved, candidate: Resolved) -> Path:
+    """Where a report is kept that these words name."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", words).strip("-.")[:120]
     if baseline.own or candidate.own:
         locks = f"{baseline.lock.stack} {candidate.lock.stack}"
         name += "-" + hashlib.sha256(locks.encode()).hexdigest()[:8]
-    path = folder_of(project) / "reports" / name / "report.json"
-    write_atomically(path, as_json(comparison))
-    return path
+    return folder_of(project) / "reports" / name
 
 
 def delete_leftovers(environments: Path, but: Collection[str]) -> None:

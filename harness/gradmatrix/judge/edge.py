@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import datetime as dt
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from packaging.version import Version
 
 from gradmatrix.core.observation import Frozen
 
@@ -62,6 +64,16 @@ class Search:
         """A state that cannot be asked about."""
         self.skipped.add(state)
 
+    def following(self, state: int) -> list[int]:
+        """The states that may be asked about after this one."""
+        found = []
+        for changed in (True, False):
+            search = Search(self.chances, self.noise)
+            search.skipped = self.skipped
+            search.saw(state, changed=changed)
+            found.append(search.next())
+        return [each for each in found if each is not None]
+
     def answer(self) -> tuple[int, int]:
         """The states around the edge: the last unchanged and the first changed one.
 
@@ -77,8 +89,20 @@ class Search:
         return min(taken), max(taken) + 1
 
 
+def most_questions(weights: Sequence[float]) -> int:
+    """The most questions that a search asks, whichever edge it is, if all can be answered."""
+    most = 0
+    for edge in range(len(weights)):
+        search, asked = Search(weights), 0
+        while (state := search.next()) is not None:
+            search.saw(state, changed=state > edge)
+            asked += 1
+        most = max(most, asked)
+    return most
+
+
 class End(Frozen, frozen=True):
-    """One of the two sides, and how the cell ends there."""
+    """A set of packages, and how the cell ends there."""
 
     name: str
     outcome: str
@@ -88,11 +112,18 @@ class End(Frozen, frozen=True):
     """The diagnosis; empty if there is none."""
 
 
-class Skipped(Frozen, frozen=True):
+class NotJudged(Frozen, frozen=True):
     """A set of packages that could not be judged."""
 
     what: str
     why: str
+
+
+class Link(Frozen, frozen=True):
+    """An address in the metadata of a release, such as that of its changelog."""
+
+    name: str
+    url: str
 
 
 class Edge(Frozen, frozen=True, kw_only=True):
@@ -105,26 +136,109 @@ class Edge(Frozen, frozen=True, kw_only=True):
     after: str
     """The first release that ends differently."""
     after_released: dt.date | None = None
-    ends: tuple[str, str]
-    """The outcomes with these two releases."""
+    ends: tuple[End, End]
+    """How the cell ends with these two releases."""
+    moved: tuple[str, ...]
+    """All packages that differ between these two runs."""
     also: tuple[str, ...] = ()
     """What else differs between these two runs, because it cannot stay."""
     between: tuple[str, ...] = ()
     """The releases between them, which could not be judged."""
+    needs: tuple[str, ...] = ()
+    """What the first release that ends differently requires otherwise than the one before it."""
+    links: tuple[Link, ...] = ()
+    """Where its metadata says what changed."""
+
+    @property
+    def newer(self) -> str:
+        """The later of the two: the release that changed it."""
+        return max(filter(None, (self.before, self.after)), key=Version)
+
+    @property
+    def releases(self) -> str:
+        """Both releases with their days."""
+        before = (
+            f"{self.package} {self.before}{on(self.before_released)}"
+            if self.before
+            else f"a side without {self.package}"
+        )
+        return f"{before} and {self.after}{on(self.after_released)}"
+
+
+def on(day: dt.date | None) -> str:
+    """A day in parentheses, if it is known."""
+    return f" ({day})" if day else ""
 
 
 class Found(Frozen, frozen=True, kw_only=True):
-    """The answer. More than one edge means that all of them are needed together."""
+    """The answer. If ``all`` is false, all edges are needed together."""
 
     schema: int = 1
     cell: str
     """SCENARIO/VARIANT/DEVICE."""
+    metric: str = ""
+    """What was measured; empty if the outcome was asked about."""
     good: End
     bad: End
     differing: int
     """The packages that differ between the two sides."""
     edges: tuple[Edge, ...]
     """Empty if both sides end in the same way."""
-    skipped: tuple[Skipped, ...]
+    all: bool = False
+    """Whether every change on the way was looked for: each edge is one of its own."""
+    skipped: tuple[NotJudged, ...]
     probes: int
     """The sets of packages that were run, without the two sides."""
+
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence."""
+        if not self.edges and self.metric:
+            return f"{self.metric} of {self.cell} does not differ clearly between the sides."
+        if not self.edges:
+            return f"{self.cell} ends in the same way on both sides: {self.good.outcome}."
+        what = f"{self.metric} of {self.cell}" if self.metric else self.cell
+        places = "; ".join(f"between {each.releases}" for each in self.edges)
+        if len(self.edges) > 1 and not self.all:
+            return f"{what} changes only if all of these packages move: {places}."
+        return f"{what} changes {places}."
+
+
+class Turning(Frozen, frozen=True, kw_only=True):
+    """A cell that ends differently on two neighbouring stacks, and the release behind it."""
+
+    cell: str
+    """SCENARIO/VARIANT/DEVICE."""
+    stacks: tuple[str, str]
+    """The older one first."""
+    locks: tuple[str, str]
+    """The first digits of their digests: with other locks it must be looked for again."""
+    outcomes: tuple[str, str]
+    edges: tuple[Edge, ...] = ()
+    """Empty if it is not known yet."""
+    why: str = ""
+    """Why no release was found although it was looked for."""
+
+    @property
+    def answer(self) -> str:
+        """The releases, or why they are not known."""
+        if self.edges:
+            return " and ".join(each.releases for each in self.edges)
+        return self.why or "not looked for yet"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not looked for yet."""
+        return not self.edges and not self.why
+
+    @property
+    def change(self) -> tuple[object, ...]:
+        """What it is about, without the answer."""
+        return self.cell, self.stacks, self.locks, self.outcomes
+
+
+class Flips(Frozen, frozen=True, kw_only=True):
+    """All changes between neighbouring stacks of the matrix."""
+
+    schema: Literal[1] = 1
+    turns: tuple[Turning, ...]

@@ -650,6 +650,8 @@ class Contents:
     summary: str
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
+    releases: tuple[str, ...]
+    """The releases that did it, if that was looked for."""
     measuring: str
     """How speed and memory were measured, or why they were not."""
     ratios: tuple[RatioRow, ...]
@@ -669,6 +671,7 @@ def contents_of(comparison: Comparison) -> Contents:
         summary=summary(comparison),
         warnings=warnings(comparison),
         sections=sections(comparison),
+        releases=tuple(each.headline for each in comparison.bisected),
         measuring=measuring(comparison),
         ratios=ratio_rows(comparison),
         drift_summary=drift_summary(comparison),

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gradmatrix.compare import history
+from gradmatrix.compare import flips, history
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, held, write_atomically, write_in_pieces
 from gradmatrix.core.observation import Frozen
@@ -163,7 +163,8 @@ def gather(project: Project, *, site: bool) -> Gathered:
             builds[lock.stack] = each.build
     project.store.problems[:] = problems
     scenarios = {s.name: s for s in project.chosen_scenarios()}
-    return Gathered(tabulated(locks, scenarios, rows, builds), pages)
+    exact = flips.load(project.published_results)
+    return Gathered(tabulated(locks, scenarios, rows, builds, exact), pages)
 
 
 @contextmanager
@@ -418,7 +419,8 @@ def sources(project: Project) -> list[Path]:
     read = [path for folder in folders for path in folder.glob("*.*")]
     scripts = [project.root / script.path for script in project.scripts]
     ours = [path for path in PACKAGE.rglob("*.*") if path.suffix != ".pyc"]
-    return [project.matrix_file, *read, *scripts, *kept_records(project), *ours]
+    tables = [project.matrix_file, flips.path_of(project.published_results)]
+    return [*tables, *read, *scripts, *kept_records(project), *ours]
 
 
 def leftovers(results: Path) -> list[Path]:

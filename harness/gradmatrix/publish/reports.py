@@ -89,6 +89,9 @@ def blocks(contents: Contents, comparison: Comparison) -> Iterator[str]:
     """Yield the parts after the answer, the most important first."""
     for section in contents.sections:
         yield of_section(section)
+    if contents.releases:
+        lines = "".join(f"- {prose(each)}\n" for each in contents.releases)
+        yield f"\n### Which release did it\n\n{lines}"
     yield speed(contents, cells=len(comparison.measured))
     yield losses(contents)
     for changes in contents.packages:
@@ -236,19 +239,21 @@ OF_SIZES = {
 
 def as_html(comparison: Comparison) -> bytes:
     """Return the comparison as one HTML page."""
-    style = "\n".join(path.read_text(encoding="utf-8") for path in STYLES)
-    _, content = page(
-        "comparison.html",
+    return own_page(
         "comparison.html",
         comparison=comparison,
-        style=ready(style),
-        style_hash=hash_of(style),
         tone=TONES[comparison.verdict],
         tones=OF_CHANGES,
         sizes=OF_SIZES,
         contents=contents_of(comparison),
         day=day,
     )
+
+
+def own_page(template: str, **values: object) -> bytes:
+    """Return a page that contains its style, and neither runs nor loads anything."""
+    style = "\n".join(path.read_text(encoding="utf-8") for path in STYLES)
+    _, content = page(template, template, style=ready(style), style_hash=hash_of(style), **values)
     return content
 
 

@@ -20,6 +20,7 @@ from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS, Phase, gradie
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.change import count_outcomes
 from gradmatrix.judge.diagnosis import diagnose
+from gradmatrix.run.plan import lock_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.core.observation import Observation
     from gradmatrix.judge.causes import Cause, Remedy
+    from gradmatrix.judge.edge import Flips, Turning
 
 
 WARNING_LIMIT = 300
@@ -264,6 +266,8 @@ class Table:
 
     Speed and memory of different builds cannot be compared.
     """
+    turnings: tuple[Turning, ...] = ()
+    """Which release is behind changes from stack to stack, with the locks of today."""
 
     @property
     def stacks(self) -> list[str]:
@@ -280,6 +284,7 @@ def tabulated(
     scenarios: dict[str, Scenario],
     rows: Iterable[Row],
     builds: Mapping[str, str] | None = None,
+    flips: Flips | None = None,
 ) -> Table:
     """Return the table of ``rows``, in order. ``locks`` must be sorted by date."""
     place = row_order(scenarios)
@@ -288,7 +293,13 @@ def tabulated(
     def key(row: Row) -> tuple[str, tuple[int, str, str], int]:
         return row.device, place((row.scenario, row.variant)), column[row.stack]
 
-    return Table(locks, scenarios, tuple(sorted(rows, key=key)), builds or {})
+    digits = {lock.stack: lock_input(lock) for lock in locks}
+    turnings = tuple(
+        each
+        for each in (flips.turns if flips else ())
+        if each.edges and tuple(map(digits.get, each.stacks)) == each.locks
+    )
+    return Table(locks, scenarios, tuple(sorted(rows, key=key)), builds or {}, turnings)
 
 
 def lacks_device(rows: Iterable[Row]) -> bool:

@@ -71,7 +71,7 @@ PASSING = {
     HTTPStatus.GATEWAY_TIMEOUT,
 }
 """Failures that may pass. After any other one the index is not asked again."""
-SCHEMA = 3
+SCHEMA = 4
 """Version of the kept files. Files of another version are not read."""
 FOLDER_VARIABLE = "GRADMATRIX_CACHE_DIR"
 
@@ -87,6 +87,8 @@ class Release:
     prerelease: bool
     requires_python: str = ""
     """Empty if at least one of its files allows every Python."""
+    size_bytes: int | None = None
+    """The size of its largest wheel; None if the index does not say."""
 
     def fits(self, pythons: Collection[str]) -> bool:
         """Whether one of ``pythons``, such as ``3.11``, may install it."""
@@ -241,6 +243,7 @@ def _release(version: Version, files: Collection[DistributionPackage]) -> Releas
         yanked=all(file.is_yanked for file in files),
         prerelease=version.is_prerelease,
         requires_python=min((file.requires_python or "" for file in files), key=len),
+        size_bytes=max((file.size for file in files if file.size), default=None),
     )
 
 

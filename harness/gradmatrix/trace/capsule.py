@@ -14,7 +14,15 @@ from packaging.requirements import Requirement
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import SHOWN, Gradient
-from gradmatrix.core.outcomes import NONFINITE_LOSS, RANKS_DIFFER, TRAINS, Outcome, Phase, row_of
+from gradmatrix.core.outcomes import (
+    DISAGREES,
+    NONFINITE_LOSS,
+    RANKS_DIFFER,
+    TRAINS,
+    Outcome,
+    Phase,
+    row_of,
+)
 from gradmatrix.core.text import one_line, versioned
 from gradmatrix.judge.verdict import GOT
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
@@ -252,7 +260,7 @@ def main_of(record: Record) -> str | None:
         return RANKS if record.outcome == RANKS_DIFFER else UPDATES
     if record.outcome == NONFINITE_LOSS:
         return LOSSES
-    if record.observation is None:
+    if record.observation is None or record.outcome in {TRAINS, DISAGREES}:
         return None
     raise UserError(
         f"No capsule can be written of {record.outcome}.",

@@ -138,6 +138,16 @@ class Expectation(Sign, frozen=True, kw_only=True):
     device: str | None = None
     """None for every device."""
     given: tuple[Given, ...] = ()
+    release: str | None = None
+    """The release that changes the cell, such as "lightning==2.0.7".
+
+    Then the evidence is not a cell but what ``gradmatrix flips`` found.
+    """
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A short label for each key that is given, for tables."""
+        return (*super().labels, *([f"changes with {self.release}"] if self.release else []))
 
     @property
     def variants(self) -> str:
@@ -281,6 +291,7 @@ class _ExpectTable(Sign, frozen=True, kw_only=True):
     where: tuple[str, ...] = ()
     device: str | None = None
     given: tuple[_GivenTable, ...] = ()
+    release: str | None = None
 
 
 class _ClaimTable(Frozen, frozen=True):
@@ -375,7 +386,8 @@ class _Reader:
         if table.device is not None and table.device not in DEVICES:
             raise self.unknown("device", table.device, DEVICES)
         for name in chosen:
-            self.check(table, known[name])
+            if table.release is None:
+                self.check(table, known[name])
         return Expectation(
             cells=tuple(
                 (name, variant) for name in chosen for variant in known[name] if variant in wanted
@@ -383,6 +395,7 @@ class _Reader:
             where=tuple(map(self.requirement, table.where)),
             device=table.device,
             given=tuple(map(self.condition, table.given)),
+            release=table.release and self.requirement(table.release),
             **_signs(table),
         )
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gradmatrix.core.model import SHOWN, Role
+from gradmatrix.core.model import SHOWN, Cell, Role
 from gradmatrix.core.outcomes import TRAINS, Phase, phase_of
 from gradmatrix.judge.versions import separate
 from gradmatrix.publish.claims.claims import Boundary, Evidence, Judged, Span, Tested, Verdict
@@ -136,6 +136,9 @@ def _tested(expectation: Expectation, matrix: Cells) -> Iterator[Row]:
 
 def _evidence(expectation: Expectation, rows: Iterable[Row], matrix: Cells) -> Iterator[Evidence]:
     """Yield the rows that support or contradict ``expectation``."""
+    if expectation.release is not None:
+        yield from _changing(expectation, matrix)
+        return
     for row in rows:
         shown = shows(matrix, row, expectation)
         if shown is not None:
@@ -145,6 +148,27 @@ def _evidence(expectation: Expectation, rows: Iterable[Row], matrix: Cells) -> I
                 bears="for" if shown else "against",
                 why=seen(expectation, row, _compared(matrix, row, expectation)),
             )
+
+
+def _changing(expectation: Expectation, matrix: Cells) -> Iterator[Evidence]:
+    """Yield the changes of its cells that are exact: with the release that is named or another."""
+    requirement = Requirement(expectation.release or "")
+    package = canonicalize_name(requirement.name)
+    for each in matrix.table.turnings:
+        scenario, variant, device = each.cell.split("/")
+        wanted = (scenario, variant) in expectation.cells
+        if not wanted or expectation.device not in {None, device}:
+            continue
+        found = [edge for edge in each.edges if edge.package == package]
+        if not found:
+            continue  # a change that another package made says nothing about this one
+        right = any(requirement.specifier.contains(e.newer, prereleases=True) for e in found)
+        yield Evidence(
+            cell=Cell(stack=each.stacks[1], scenario=scenario, variant=variant, device=device),
+            outcome=each.outcomes[1],
+            bears="for" if right else "against",
+            why=f"changes between {each.answer}",
+        )
 
 
 def _too_close(expectation: Expectation, row: Row, matrix: Cells) -> bool:

@@ -296,6 +296,8 @@ class Turn(NamedTuple):
     before: str
     after: str
     moved: Sequence[PackageMove]
+    exact: str
+    """The releases behind it; empty if they are not known."""
 
 
 def scenario_pages(view: View, source_of: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
@@ -444,7 +446,12 @@ def strip(line: Line, along: Sequence[Row | None], axis: Axis) -> tuple[Markup, 
 def turn(view: View, point: TurningPoint) -> Turn:
     """Return a change of the outcome in words."""
     before, after = (shown(row).word for row in (point.before, point.after))
-    return Turn(point, before, after, view.moves.between(point.before.stack, point.after.stack))
+    stacks = point.before.stack, point.after.stack
+    cell = f"{point.after.scenario}/{point.after.variant}/{point.after.device}"
+    exact = next(
+        (e.answer for e in view.table.turnings if (e.cell, e.stacks) == (cell, stacks)), ""
+    )
+    return Turn(point, before, after, view.moves.between(*stacks), exact)
 
 
 class Release(NamedTuple):

@@ -1,0 +1,149 @@
+"""Which release did it, for the whole matrix.
+
+Stacks are compared in the order of their days. Where a cell ends differently on two neighbours, the
+release is looked for between these two. Cells that change between the same stacks share all
+environments. What is found is written at once, so that a run may end at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gradmatrix.compare import resolution, sides
+from gradmatrix.compare.bisect import Bisection, OutOfTime
+from gradmatrix.compare.flips import load, path_of
+from gradmatrix.compare.upgrade import UNTRIED, ended, folder_of, key_of
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import write_atomically
+from gradmatrix.core.outcomes import NOT_INSTALLED, OF_THE_MACHINE, Phase, phase_of
+from gradmatrix.judge.edge import Flips, Turning
+from gradmatrix.measure.statistics import Key
+from gradmatrix.run.plan import lock_input
+from gradmatrix.run.project import by_date
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gradmatrix.compare.resolution import Resolved
+    from gradmatrix.core.model import Record
+    from gradmatrix.run.project import Project
+    from gradmatrix.run.stack import Progress
+
+COMING = "next"
+"""The stack of pre-releases: its changes are looked for first."""
+
+
+def current(project: Project, pair: Sequence[str] = ()) -> Flips:
+    """Every change between neighbouring stacks, with what is known of it.
+
+    Changes between other stacks are among them if they were looked for, or if ``pair`` names these.
+    """
+    known = load(project.published_results).turns
+    pairs = {each.stacks for each in known} | ({(pair[0], pair[1])} if pair else set())
+    found = changes(project, pairs)
+    answers = {each.change: each for each in known}
+    turns = [answers.get(each.change, each) for each in found]
+    return Flips(turns=tuple(sorted(turns, key=lambda turn: turn.stacks != tuple(pair))))
+
+
+def changes(project: Project, further: Iterable[tuple[str, str]] = ()) -> list[Turning]:
+    """Every change between neighbouring stacks or ``further`` pairs, those of most cells first."""
+    locks = [lock for lock in by_date(project.known_locks()) if lock.failure is None]
+    digits = {lock.stack: lock_input(lock) for lock in locks}
+    records = project.records_of(digits)
+    along: dict[Key, list[Record]] = defaultdict(list)
+    for lock in locks:
+        for cell, record in records.items():
+            if cell.stack == lock.stack and is_judged(record):
+                along[key_of(cell)].append(record)
+    found: dict[tuple[str, str], list[Turning]] = defaultdict(list)
+    for key, line in along.items():
+        there = {record.cell.stack: record for record in line}
+        pairs = {(one.cell.stack, other.cell.stack) for one, other in pairwise(line)}
+        for stacks in sorted(pairs | {each for each in further if there.keys() >= {*each}}):
+            one, other = (there[stack] for stack in stacks)
+            if ended(one) != ended(other):
+                turn = Turning(
+                    cell=str(key),
+                    stacks=stacks,
+                    locks=(digits[stacks[0]], digits[stacks[1]]),
+                    outcomes=(one.outcome, other.outcome),
+                )
+                found[stacks].append(turn)
+    order = sorted(found, key=lambda stacks: (COMING not in stacks, -len(found[stacks]), stacks))
+    return [turn for stacks in order for turn in sorted(found[stacks], key=lambda t: t.cell)]
+
+
+def is_judged(record: Record) -> bool:
+    """Whether the cell ran far enough to compare it."""
+    return not (
+        record.outcome in {*OF_THE_MACHINE, *UNTRIED}
+        or phase_of(record.outcome) in {*NOT_INSTALLED, Phase.IMPORT}
+    )
+
+
+@dataclass
+class Search:
+    """Looks for the releases behind changes until its time is over."""
+
+    project: Project
+    progress: Progress
+    tell: Callable[[str], object]
+    """Gets a line about each step."""
+    budget_s: float
+
+    def run(self, flips: Flips) -> Flips:
+        """Look for what is open; write the file after each answer."""
+        path = path_of(self.project.published_results)
+        until = time.monotonic() + self.budget_s
+        turns = list(flips.turns)
+        for place, turn in enumerate(turns):
+            if not turn.is_open:
+                continue
+            beside = [each for each in turns if each.stacks == turn.stacks and each.is_open]
+            try:
+                turns[place] = self.answered(turn, beside, until)
+            except OutOfTime:
+                break
+            content = msgspec.json.format(msgspec.json.encode(Flips(turns=tuple(turns))), indent=1)
+            write_atomically(path, content + b"\n")
+        return Flips(turns=tuple(turns))
+
+    def answered(self, turn: Turning, beside: Iterable[Turning], until: float) -> Turning:
+        """The change with its release, or with the reason why there is none."""
+        self.tell(f"{turn.cell}: {turn.stacks[0]} → {turn.stacks[1]}")
+        keys = [Key(*each.cell.split("/")) for each in beside]
+        names = {key.scenario for key in keys}
+        scenarios = tuple(s for s in self.project.chosen_scenarios() if s.name in names)
+        try:
+            good, bad = map(self.resolved, turn.stacks)
+            found = Bisection(
+                self.project,
+                good,
+                bad,
+                scenarios,
+                Key(*turn.cell.split("/")),
+                self.progress,
+                self.tell,
+                along=keys,
+                until=until,
+            ).run()
+        except UserError as error:
+            return msgspec.structs.replace(turn, why=f"{error.what} {error.cause}")
+        why = "" if found.edges else "it ended in the same way on both sides"
+        return msgspec.structs.replace(turn, edges=found.edges, why=why)
+
+    def resolved(self, stack: str) -> Resolved:
+        """A stack of the matrix as a side."""
+        return resolution.resolved(
+            sides.of_stack(self.project.matrix.stack(stack), self.project),
+            self.project.index,
+            folder_of(self.project) / "locks",
+            self.project.locks_folder,
+        )

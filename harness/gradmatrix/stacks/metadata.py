@@ -1,0 +1,71 @@
+"""What releases say about themselves: the headers of the METADATA files of installed packages.
+
+They are kept, because a bisection deletes its environments.
+"""
+
+from __future__ import annotations
+
+import re
+from email.parser import HeaderParser
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from gradmatrix.core.files import write_atomically
+
+if TYPE_CHECKING:
+    from email.message import Message
+    from pathlib import Path
+
+SAYS_WHAT_CHANGED = re.compile(
+    r"change|release|history|news|source|repository|github", re.IGNORECASE
+)
+"""The labels of addresses that lead to what changed."""
+
+
+def keep(environment: Path, folder: Path) -> None:
+    """Keep the metadata of every package of an environment."""
+    for path in environment.glob("[lL]ib/**/site-packages/*.dist-info/METADATA"):
+        name, _, version = path.parent.name.removesuffix(".dist-info").rpartition("-")
+        kept = folder / f"{canonicalize_name(name)}-{version}"
+        if not kept.exists():
+            headers, _, _ = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")
+            write_atomically(kept, headers.encode())
+
+
+def read(folder: Path, name: str, version: str) -> Message | None:
+    """The metadata of a release; None if it was never kept."""
+    path = folder / f"{name}-{version}"
+    return HeaderParser().parsestr(path.read_text("utf-8")) if path.is_file() else None
+
+
+def differing(before: Message, after: Message) -> tuple[str, ...]:
+    """What a release requires and the one before it did not, and the other way round."""
+    old, new = (
+        {name: each.get_all(name) or [] for name in ("Requires-Python", "Requires-Dist")}
+        for each in (before, after)
+    )
+    told = []
+    for name in old:
+        gone = [each for each in old[name] if each not in new[name] and "extra ==" not in each]
+        come = [each for each in new[name] if each not in old[name] and "extra ==" not in each]
+        told += [f"no longer requires {python(name)}{each}" for each in gone]
+        told += [f"requires {python(name)}{each}" for each in come]
+    return tuple(told)
+
+
+def python(name: str) -> str:
+    """A word before the bounds of Python."""
+    return "Python " if name == "Requires-Python" else ""
+
+
+def links(of: Message) -> tuple[tuple[str, str], ...]:
+    """The addresses at which a release says what changed, each with its label."""
+    found = [
+        (label.strip(), url.strip())
+        for label, _, url in (each.partition(",") for each in of.get_all("Project-URL") or [])
+    ]
+    if of.get("Home-page"):
+        found.append(("Homepage", of["Home-page"]))
+    named = [each for each in found if SAYS_WHAT_CHANGED.search(each[0])]
+    return tuple(named or found)

@@ -1,0 +1,105 @@
+"""The releases behind the changes of a matrix: two stacks, two changes, tiny packages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gradmatrix.cli.main import main
+from gradmatrix.compare import flip_search, flips
+from gradmatrix.core.errors import UserError
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.project import Project
+from tests.compare.test_bisect import DAY, PYTHON, lab
+from tests.pretended import Watcher
+
+if TYPE_CHECKING:
+    from tests.compare.test_bisect import Lab
+
+__all__ = ["lab"]
+
+STACK = """
+[[stacks]]
+name = "{name}"
+python = "{python}"
+as_of = {day}
+requirements = ["torch", "alpha=={alpha}"]
+"""
+RUN = """
+[run]
+devices = ["cpu"]
+scenarios = ["sums"]
+"""
+
+
+@pytest.fixture
+def matrix(lab: Lab) -> Lab:
+    """Three stacks that ran: the cell fails between release 4 and 7 of alpha."""
+    lab.add("alpha", 9)
+    lab.fails = lambda versions: 4 <= versions["alpha"] < 7
+    stacks = [
+        STACK.format(name=name, python=PYTHON, day=DAY.replace(day=day), alpha=alpha)
+        for name, day, alpha in (("old", 1, 1), ("middle", 2, 5), ("new", 3, 9))
+    ]
+    (lab.root / "matrix.toml").write_text(RUN + "".join(stacks), encoding="utf-8")
+    project = Project.at(lab.root)
+    for stack in project.matrix.stacks:
+        project.stack_run(stack, Watcher()).execute(Selection())
+    lab.runs.clear()
+    return lab
+
+
+def search(lab: Lab, budget_s: float = 600.0) -> list[tuple[str, str]]:
+    """Look for the releases; each cell and answer."""
+    project = Project.at(lab.root)
+    found = flip_search.Search(project, Watcher(), lab.told.append, budget_s).run(
+        flip_search.current(project)
+    )
+    return [(each.cell, each.answer) for each in found.turns]
+
+
+def test_every_change_from_stack_to_stack_is_found(matrix: Lab) -> None:
+    """Both cells, both changes; cells that change between the same stacks share environments."""
+    first, second = (
+        "alpha 3 (2025-01-04) and 4 (2025-01-05)",
+        "alpha 6 (2025-01-07) and 7 (2025-01-08)",
+    )
+    cells = ("sums/plain/cpu", "sums/reported/cpu")
+    assert sorted((cell, each) for cell in cells for each in (first, second)) == sorted(
+        search(matrix)
+    )
+    each_ran = {(versions["alpha"]) for versions in matrix.runs}
+    assert len(matrix.runs) == 2 * len(each_ran)
+
+
+def test_without_time_everything_stays_open_and_a_later_run_goes_on(matrix: Lab) -> None:
+    """What is known is not looked for again."""
+    assert {"not looked for yet"} == {answer for _, answer in search(matrix, 0.0)}
+    found = search(matrix)
+    matrix.runs.clear()
+    assert found == search(matrix)
+    assert [] == matrix.runs
+
+
+def test_other_stacks_may_be_named(matrix: Lab) -> None:
+    """The first and the last end equally; a pair is looked at first."""
+    assert 4 == len(flip_search.current(Project.at(matrix.root), ("old", "new")).turns)
+    named = flip_search.current(Project.at(matrix.root), ("middle", "new"))
+    assert ("middle", "new") == named.turns[0].stacks
+
+
+def test_the_table_says_how_many_are_exact(matrix: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command prints it without running anything."""
+    assert 0 == main(["flips", "--root", str(matrix.root)])
+    out = capsys.readouterr().out
+    assert "sums/plain/cpu: trains → step:exception: not looked for yet" in out
+    assert "0 of 4 changes are exact, 4 are open." in out
+    assert [] == matrix.runs
+
+
+def test_a_file_that_cannot_be_read_is_an_error(matrix: Lab) -> None:
+    """It says how to get another one."""
+    flips.path_of(matrix.root / "results").write_text("[]", encoding="utf-8")
+    with pytest.raises(UserError, match="cannot be read"):
+        flips.load(matrix.root / "results")
