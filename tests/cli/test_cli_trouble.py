@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gradmatrix.cli.commands import EXTRA
 from gradmatrix.cli.main import main
 from gradmatrix.core.model import Failure
 from gradmatrix.publish import publication
@@ -189,7 +190,7 @@ def test_a_command_without_its_packages_says_which_extra_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert 2 == main([*words, "--root", str(root)])
     told = capsys.readouterr().err
-    assert "This command needs numpy" in told
+    assert f"This command needs {EXTRA[0]}" in told
     assert 'pip install "gradmatrix[matrix]"' in told
 
 
