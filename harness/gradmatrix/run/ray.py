@@ -299,7 +299,7 @@ def connected(address: str | None, root: Path) -> ModuleType:
             logging_level=logging.ERROR,
             log_to_driver=False,
         )
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+    except Exception as error:  # a bare one, if a node does not start in time
         ray.shutdown()
         raise UserError(
             f"There is no connection to a Ray cluster: {error}.",
