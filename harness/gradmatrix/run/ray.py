@@ -27,7 +27,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import LOST
 from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import Ended, judge
-from gradmatrix.run.plan import Listed, check_keys
+from gradmatrix.run.plan import Listed, check_keys, code_digests
 from gradmatrix.run.pool import ATTEMPTS, Finished
 from gradmatrix.run.project import PACKAGE, Project
 from gradmatrix.run.stack import Ran, here
@@ -97,6 +97,7 @@ class Cluster:
         """
         errors: list[BaseException] = []
         own, devices = self.project.store, self.devices()
+        code_digests()  # now: else each thread reads all of the code
         left = iter(runs)
         active: dict[Future[Summary], StackRun] = {}
         with ThreadPoolExecutor(IN_FLIGHT) as threads:
