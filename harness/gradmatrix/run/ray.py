@@ -304,8 +304,8 @@ def connected(address: str | None, root: Path) -> ModuleType:
         ray.shutdown()
         raise UserError(
             f"There is no connection to a Ray cluster: {error}.",
-            cause="it ended, it has another version of Ray or Python, or the project's folder is "
-            "too large to send",
+            cause="it ended, it asks for a token (RAY_AUTH_MODE=token), it has another version of "
+            "Ray or Python, or the project's folder is too large to send",
             next_step="check it on this machine: ray status; what .gitignore or .rayignore names "
             "is not sent",
         ) from error
