@@ -7,8 +7,16 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from ray.cluster_utils import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 
 def say(what: object) -> None:
@@ -17,11 +25,19 @@ def say(what: object) -> None:
     sys.stdout.flush()
 
 
+def patiently(start: Callable[[], T]) -> T:
+    """What ``start`` returns. Ray gives a node 30 s to start, which a busy machine may exceed."""
+    for _ in range(9):
+        with suppress(Exception):
+            return start()
+    return start()
+
+
 def main() -> None:
     """Start the nodes and wait."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster = patiently(partial(Cluster, initialize_head=True, head_node_args={"num_cpus": 0}))
     for _ in range(2):
-        node = cluster.add_node(num_cpus=1)
+        node = patiently(partial(cluster.add_node, num_cpus=1))
         (raylet,) = node.all_processes["raylet"]
         say(raylet.process.pid)
     say(cluster.address)

@@ -243,9 +243,13 @@ def code_inputs(scenario: Scenario, variant: Variant) -> dict[str, str]:
     return {
         "scenario": scenario.source_digest[:16],
         "variant": f"{variant.role} {' '.join(variant.needs)}".rstrip(),
-        "observer": observer_digest()[:16],
-        "judge": judge_digest()[:16],
+        **code_digests(),
     }
+
+
+def code_digests() -> dict[str, str]:
+    """The parts of a key that are the same for every cell."""
+    return {"observer": observer_digest()[:16], "judge": judge_digest()[:16]}
 
 
 @cache

@@ -27,7 +27,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import LOST
 from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import Ended, judge
-from gradmatrix.run.plan import Listed, check_keys
+from gradmatrix.run.plan import Listed, check_keys, code_digests
 from gradmatrix.run.pool import ATTEMPTS, Finished
 from gradmatrix.run.project import PACKAGE, Project
 from gradmatrix.run.stack import Ran, here
@@ -97,6 +97,7 @@ class Cluster:
         """
         errors: list[BaseException] = []
         own, devices = self.project.store, self.devices()
+        code_digests()  # now: else each thread reads all of the code
         left = iter(runs)
         active: dict[Future[Summary], StackRun] = {}
         with ThreadPoolExecutor(IN_FLIGHT) as threads:
@@ -299,12 +300,12 @@ def connected(address: str | None, root: Path) -> ModuleType:
             logging_level=logging.ERROR,
             log_to_driver=False,
         )
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+    except Exception as error:  # a bare one, if a node does not start in time
         ray.shutdown()
         raise UserError(
             f"There is no connection to a Ray cluster: {error}.",
-            cause="it ended, it has another version of Ray or Python, or the project's folder is "
-            "too large to send",
+            cause="it ended, it asks for a token (RAY_AUTH_MODE=token), it has another version of "
+            "Ray or Python, or the project's folder is too large to send",
             next_step="check it on this machine: ray status; what .gitignore or .rayignore names "
             "is not sent",
         ) from error
