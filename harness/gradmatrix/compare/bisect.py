@@ -442,9 +442,14 @@ class Bisection:
         assert after is not None
         first, second = self.neighbours(unit, before, after, others)
         self.around.append((first, second))
-        moved: tuple[PackageMove, ...] = ()
+        moved: list[PackageMove] = []
         if first.lock is not None and second.lock is not None:
-            moved = packages_moved(first.lock, second.lock)
+            with_torch = "torch" in unit.versions
+            moved = [
+                each
+                for each in packages_moved(first.lock, second.lock)
+                if not (with_torch and is_of_torch(each.name))
+            ]
         days = self.days(unit.name)
         needs, links = self.changed_in(unit.name, before, after)
         return Edge(
@@ -458,12 +463,7 @@ class Bisection:
                 self.shown(f"{unit.shown} {after}", second),
             ),
             moved=tuple(map(str, moved)),
-            also=tuple(
-                str(each)
-                for each in moved
-                if each.name not in unit.versions
-                and not (is_of_torch(each.name) and "torch" in unit.versions)
-            ),
+            also=tuple(str(each) for each in moved if each.name not in unit.versions),
             between=tuple(each for each in line[low + 1 : high] if each),
             needs=needs,
             links=links,
@@ -495,7 +495,7 @@ class Bisection:
         new, old = (metadata.read(self.metadata, name, each or "") for each in (after, before))
         if new is None:
             return (), ()
-        told = metadata.differing(old, new) if old else ()
+        told = metadata.differing(old, new, is_of_torch) if old else ()
         return told, tuple(starmap(Link, metadata.links(new)))
 
     @property

@@ -139,7 +139,7 @@ class Edge(Frozen, frozen=True, kw_only=True):
     ends: tuple[End, End]
     """How the cell ends with these two releases."""
     moved: tuple[str, ...]
-    """All packages that differ between these two runs."""
+    """All packages that differ between these two runs, without those that torch brings for CUDA."""
     also: tuple[str, ...] = ()
     """What else differs between these two runs, because it cannot stay."""
     between: tuple[str, ...] = ()
