@@ -26,6 +26,7 @@ from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer, Request
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import Environment
+from gradmatrix.stacks.index import IndexUnreachable
 from tests.compared import measured as make_measured
 from tests.factories import make_observation, make_raised
 from tests.fakes.package_index import PackageIndex
@@ -213,6 +214,30 @@ def test_a_transitive_package(lab: Lab) -> None:
     lab.fails = lambda versions: versions["below"] >= 6
     found = lab.bisect(["asked==1", "below==1"], ["asked==4", "below==8"])
     assert [("below", "5", "6")] == edges(found)
+
+
+def test_a_package_that_only_makes_the_culprit_move_is_not_named(lab: Lab) -> None:
+    """Each release of alpha needs its own beta, so beta alone moves alpha too."""
+    lab.add("alpha", 8, "beta=={}")
+    lab.add("beta", 8)
+    lab.fails = lambda versions: versions["alpha"] >= 5
+    found = lab.bisect(["alpha==1"], ["alpha==8"])
+    assert [("alpha", "4", "5")] == edges(found)
+    assert ("beta 4 → 5",) == found.edges[0].also
+
+
+def test_without_a_network_it_is_one_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ran is kept."""
+    lab.add("alpha", 8)
+    lab.fails = lambda versions: versions["alpha"] >= 5
+    search = lab.search(["alpha==1"], ["alpha==8"])
+
+    def unreachable(*_: object) -> None:
+        raise IndexUnreachable("no answer")
+
+    monkeypatch.setattr(type(search.project.index), "releases", unreachable)
+    with pytest.raises(UserError, match="did not answer"):
+        search.run()
 
 
 def test_two_packages_that_change_it_only_together(lab: Lab) -> None:

@@ -42,7 +42,7 @@ from gradmatrix.stacks import environment, metadata
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, InstallFailed, has_driver
 from gradmatrix.stacks.generate import TWINS
-from gradmatrix.stacks.index import admitted, both
+from gradmatrix.stacks.index import IndexUnreachable, admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Bisection:
         OutOfTime: if that takes too long
         """
         moves = self.moves()
-        try:
+        with asking(), self.deleting():
             ends = self.end(self.good), self.end(self.bad)
             self.outcome = self.ending(ends[0])
             if failed_before(ends):
@@ -194,8 +194,6 @@ class Bisection:
             names = self.good.side.name, self.bad.side.name
             shown = list(starmap(self.shown, zip(names, ends, strict=True)))
             edges = self.every_edge(ends) if self.all else self.edges(ends)
-        finally:
-            self.delete_kept()
         return Found(
             cell=str(self.key),
             metric=self.paired.metric if self.paired else "",
@@ -210,7 +208,11 @@ class Bisection:
 
     def outlook(self) -> Outlook:
         """What a run may take. Nothing is run or installed."""
-        units = self.units(())
+        with asking():
+            return self.outlook_of(self.units(()))
+
+    def outlook_of(self, units: Sequence[Unit]) -> Outlook:
+        """What a run may take that looks at these packages."""
         self.project.index.many({name for unit in units for name in unit.versions})
         lines = tuple((unit, len(self.line(unit)) - 2) for unit in units)
         longest = max(count for _, count in lines)
@@ -389,7 +391,10 @@ class Bisection:
         return [self.dragged(found[0])] if len(found) == 1 else found
 
     def dragged(self, unit: Unit) -> Unit:
-        """The unit, or the one of the packages that came along with it that is enough alone."""
+        """The unit, or the one of the packages that came along with it that is enough alone.
+
+        The unit stays where it was meanwhile: such a package may force it to move.
+        """
         probe = self.probe(unit.versions)
         if probe.lock is None:
             return unit
@@ -400,7 +405,11 @@ class Bisection:
             if not is_of_torch(each.name)
         ]
         return next(
-            (each for each in came[:MOST_DRAGGED] if self.changes(each.versions)),
+            (
+                each
+                for each in came[:MOST_DRAGGED]
+                if self.changes(each.versions | unit.at(unit.before))
+            ),
             unit,
         )
 
@@ -572,11 +581,7 @@ class Bisection:
             return self.skip(what, one_line(error.cause))
         if lock.failure is not None:
             if lock.failure.outcome == INDEX_UNREACHABLE:
-                raise UserError(
-                    "The package index did not answer.",
-                    cause=lock.failure.message,
-                    next_step="check the network and run the command again: what ran is kept",
-                )
+                raise IndexUnreachable(lock.failure.message)
             return self.skip(what, resolution.explained(one_line(lock.failure.message)))
         known = self.seen.get(lock.digest)
         if known is not None and not (self.noise and known.record):
@@ -652,7 +657,7 @@ class Bisection:
         for moved in coming:
             if over.is_set():
                 return
-            with suppress(InstallFailed, NeedsBuild, UserError):
+            with suppress(InstallFailed, NeedsBuild, UserError, IndexUnreachable):
                 _, side = self.named(moved)
                 lock, text = resolution.attempt(side, self.project.index)
                 if lock.failure is not None or lock.digest in self.seen or over.is_set():
@@ -687,10 +692,14 @@ class Bisection:
             return Probe(resolved, None, f"not clear, {self.paired.words(ratio)}")
         return Probe(resolved, record, ratio=ratio)
 
-    def delete_kept(self) -> None:
-        """Delete the environments that stayed for later sets of packages."""
-        for name in self.kept:
-            environment.drop(self.project.environments, name)
+    @contextmanager
+    def deleting(self) -> Iterator[None]:
+        """Delete the environments that stayed for later sets of packages, at the end."""
+        try:
+            yield
+        finally:
+            for name in self.kept:
+                environment.drop(self.project.environments, name)
 
     def side(self, moved: Mapping[str, str]) -> Side:
         """The good side with these packages moved. Everything else stays if the resolver can."""
@@ -732,7 +741,8 @@ def at_release(base: Resolved, package: str, version: str, project: Project) -> 
     Raises:
         UserError: if there is no such release, or nothing resolves with it
     """
-    known = admitted(project.index.releases(package), exactly=[version])
+    with asking():
+        known = admitted(project.index.releases(package), exactly=[version])
     release = next((each for each in known if Version(each.version) == Version(version)), None)
     if release is None:
         older = [each.version for each in known if Version(each.version) < Version(version)]
@@ -797,6 +807,19 @@ def named_in(records: Iterable[Record]) -> set[str]:
         if diagnosis is not None and diagnosis.place is not None:
             files.append(diagnosis.place.file)
     return {str(canonicalize_name(file.partition("/")[0].removesuffix(".py"))) for file in files}
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """UserError if the package index does not answer."""
+    try:
+        yield
+    except IndexUnreachable as error:
+        raise UserError(
+            "The package index did not answer.",
+            cause=str(error),
+            next_step="check the network and run the command again: what ran is kept",
+        ) from error
 
 
 def will_run(run: SideRun, selection: Selection) -> bool:
