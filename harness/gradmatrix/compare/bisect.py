@@ -181,7 +181,7 @@ class Bisection:
 
         Raises:
             UserError: if a side cannot be judged, or no set of packages gives the bad outcome
-        OutOfTime: if that takes too long
+            OutOfTime: if that takes too long
         """
         moves = self.moves()
         with asking(), self.deleting():
@@ -424,11 +424,14 @@ class Bisection:
         """Each change along the releases of a unit, with ``others`` moved. All of them are run."""
         line = self.line(unit)
         self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
-        ran = [
-            (place, self.ending(probe))
-            for place, each in enumerate(line)
-            if (probe := self.probe(others | unit.at(each))).record is not None
-        ]
+        states = [others | unit.at(each) for each in line]
+        ran = []
+        for place, state in enumerate(states):
+            self.coming = states[place + 1 : place + 2]
+            probe = self.probe(state)
+            if probe.record is not None:
+                ran.append((place, self.ending(probe)))
+        self.coming = []
         return [
             self.between(unit, others, line, (low, high))
             for (low, one), (high, other) in pairwise(ran)
