@@ -410,6 +410,15 @@ def test_what_may_run_next_is_installed_meanwhile(
     assert set(made) <= set(dropped)
 
 
+def test_what_a_killed_bisection_left_is_deleted(lab: Lab) -> None:
+    """Its environments cannot be used again."""
+    lab.add("alpha", 2)
+    left = lab.root / ".gradmatrix" / "environments" / "+left"
+    left.mkdir(parents=True)
+    lab.bisect(["alpha==1"], ["alpha==2"])
+    assert not left.exists()
+
+
 @pytest.fixture
 def measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A lab whose steps take longer with each release of alpha, and much longer since release 7."""

@@ -21,7 +21,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.compare import resolution, sides
-from gradmatrix.compare.upgrade import SideRun, ended, folder_of, key_of, with_partners
+from gradmatrix.compare.upgrade import (
+    SideRun,
+    delete_leftovers,
+    ended,
+    folder_of,
+    key_of,
+    with_partners,
+)
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
@@ -697,12 +704,14 @@ class Bisection:
 
     @contextmanager
     def deleting(self) -> Iterator[None]:
-        """Delete the environments that stayed for later sets of packages, at the end."""
+        """Delete the environments that killed runs left, and at the end those that stayed."""
+        environments = self.project.environments
+        delete_leftovers(environments, [self.good.lock.stack, self.bad.lock.stack])
         try:
             yield
         finally:
             for name in self.kept:
-                environment.drop(self.project.environments, name)
+                environment.drop(environments, name)
 
     def side(self, moved: Mapping[str, str]) -> Side:
         """The good side with these packages moved. Everything else stays if the resolver can."""
