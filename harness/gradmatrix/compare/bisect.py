@@ -39,7 +39,7 @@ from gradmatrix.core.outcomes import (
     Phase,
     phase_of,
 )
-from gradmatrix.core.text import one_line
+from gradmatrix.core.text import counted, one_line
 from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.edge import Edge, End, Found, Link, NotJudged, Search, most_questions
@@ -563,6 +563,7 @@ class Bisection:
                 search.skip(state)
             else:
                 search.saw(state, changed=changed)
+            self.tell(f"  {counted(search.left, 'place')} left, of {len(search.chances)}")
         return search.answer()
 
     def changes(self, moved: Moved) -> bool | None:

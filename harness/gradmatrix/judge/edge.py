@@ -60,6 +60,11 @@ class Search:
         total = sum(chances)
         self.chances = [chance / total for chance in chances]
 
+    @property
+    def left(self) -> int:
+        """How many edges are still possible."""
+        return sum(chance > 1 - CERTAIN for chance in self.chances)
+
     def skip(self, state: int) -> None:
         """A state that cannot be asked about."""
         self.skipped.add(state)
