@@ -26,6 +26,7 @@ from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer, Request
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import Environment
+from gradmatrix.stacks.index import IndexUnreachable
 from tests.compared import measured as make_measured
 from tests.factories import make_observation, make_raised
 from tests.fakes.package_index import PackageIndex
@@ -215,6 +216,30 @@ def test_a_transitive_package(lab: Lab) -> None:
     assert [("below", "5", "6")] == edges(found)
 
 
+def test_a_package_that_only_makes_the_culprit_move_is_not_named(lab: Lab) -> None:
+    """Each release of alpha needs its own beta, so beta alone moves alpha too."""
+    lab.add("alpha", 8, "beta=={}")
+    lab.add("beta", 8)
+    lab.fails = lambda versions: versions["alpha"] >= 5
+    found = lab.bisect(["alpha==1"], ["alpha==8"])
+    assert [("alpha", "4", "5")] == edges(found)
+    assert ("beta 4 → 5",) == found.edges[0].also
+
+
+def test_without_a_network_it_is_one_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ran is kept."""
+    lab.add("alpha", 8)
+    lab.fails = lambda versions: versions["alpha"] >= 5
+    search = lab.search(["alpha==1"], ["alpha==8"])
+
+    def unreachable(*_: object) -> None:
+        raise IndexUnreachable("no answer")
+
+    monkeypatch.setattr(type(search.project.index), "releases", unreachable)
+    with pytest.raises(UserError, match="did not answer"):
+        search.run()
+
+
 def test_two_packages_that_change_it_only_together(lab: Lab) -> None:
     """Both are named, each with its release."""
     for name in ("alpha", "beta", "gamma", "delta"):
@@ -385,6 +410,15 @@ def test_what_may_run_next_is_installed_meanwhile(
     assert set(made) <= set(dropped)
 
 
+def test_what_a_killed_bisection_left_is_deleted(lab: Lab) -> None:
+    """Its environments cannot be used again."""
+    lab.add("alpha", 2)
+    left = lab.root / ".gradmatrix" / "environments" / "+left"
+    left.mkdir(parents=True)
+    lab.bisect(["alpha==1"], ["alpha==2"])
+    assert not left.exists()
+
+
 @pytest.fixture
 def measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A lab whose steps take longer with each release of alpha, and much longer since release 7."""
@@ -393,9 +427,8 @@ def measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
         _project: Project, _good: SideRun, other: SideRun, keys: Sequence[Key], _timing: object
     ) -> dict[Key, Measured]:
         release = int(other.resolved.lock.version("alpha") or 0)
-        ratio = 1 + release / 100 + 0.5 * (release >= 7)
-        size = Size.MORE if release > 3 else Size.INCONCLUSIVE
-        return {keys[0]: make_measured(size, ratio)}
+        ratio = 1 + release / 200 + 0.5 * (release >= 7)
+        return {keys[0]: make_measured(Size.SAME, ratio)}
 
     monkeypatch.setattr(paired, "measure", measure)
     lab.add("alpha", 12)
@@ -409,7 +442,7 @@ def test_the_release_that_made_it_slower(measured: Lab) -> None:
     found = search.run()
     assert [("alpha", "6", "7")] == edges(found)
     assert found.headline.startswith("steps_per_s of sums/plain/cpu changes between alpha 6")
-    assert "steps_per_s: 0.637 times that of the good side" in found.edges[0].ends[1].outcome
+    assert "steps_per_s: 0.651 times that of the good side" in found.edges[0].ends[1].outcome
 
 
 def test_sides_that_do_not_differ_clearly_are_an_answer(measured: Lab) -> None:

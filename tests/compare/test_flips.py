@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from gradmatrix.cli.main import main
 from gradmatrix.compare import flip_search, flips
 from gradmatrix.core.errors import UserError
+from gradmatrix.judge.edge import Flips
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
 from tests.compare.test_bisect import DAY, PYTHON, lab
@@ -87,6 +89,21 @@ def test_other_stacks_may_be_named(matrix: Lab) -> None:
     assert 4 == len(flip_search.current(Project.at(matrix.root), ("old", "new")).turns)
     named = flip_search.current(Project.at(matrix.root), ("middle", "new"))
     assert ("middle", "new") == named.turns[0].stacks
+
+
+def test_answers_of_another_machine_are_taken_where_a_question_is_open(matrix: Lab) -> None:
+    """Others are not: of a cell that did not change, and of one that is known."""
+    project = Project.at(matrix.root)
+    here = flip_search.current(project)
+    known = replace(here.turns[0], why="known here")
+    forged = replace(here.turns[0], why="another reason")
+    given = replace(here.turns[1], why="it cannot be judged")
+    strange = replace(given, cell="sums/newer/cpu")
+    flip_search.taken(
+        project, Flips(turns=(known, *here.turns[1:])), Flips(turns=(forged, given, strange))
+    )
+    kept = flips.load(project.published_results).turns
+    assert (known, given, *here.turns[2:]) == kept
 
 
 def test_the_table_says_how_many_are_exact(matrix: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,7 @@ def test_what_may_be_asked_next_is_known_before_the_answer() -> None:
     assert [2, 6] == search.following(4)
     search.saw(4, changed=True)
     search.saw(2, changed=True)
+    assert 2 == search.left
     assert [] == search.following(1)
 
 

@@ -64,7 +64,7 @@ JOBS = [
 def test_there_are_workflows() -> None:
     """Otherwise the other tests would check nothing."""
     assert {"checks.yml", "nightly.yml", "workflow.yml"} == set(TEXTS)
-    assert {"plan", "cells", "publish", "attest", "pages", "commit", "report"} == set(
+    assert {"plan", "cells", "flips", "publish", "attest", "pages", "commit", "report"} == set(
         jobs(TEXTS["nightly.yml"])
     )
 
@@ -96,7 +96,7 @@ def test_a_checkout_leaves_no_token_behind(text: str) -> None:
     assert text.count("actions/checkout@") == text.count("persist-credentials: false") > 0
 
 
-@pytest.mark.parametrize("job", ["plan", "cells", "publish"])
+@pytest.mark.parametrize("job", ["plan", "cells", "flips", "publish"])
 def test_jobs_that_run_tested_packages_cannot_write(job: str) -> None:
     """This covers the repository, pages, issues and signatures."""
     granted = re.findall(
@@ -177,6 +177,7 @@ def test_the_commands_were_found() -> None:
         published,
         "gradmatrix -- merge",
         "gradmatrix -- shard",
+        "gradmatrix -- flips",
         "gradmatrix -- regressions",
     } < called
 
@@ -185,7 +186,7 @@ REQUIREMENTS = ".github/requirements-publish.txt"
 LOCKED = (ROOT / REQUIREMENTS).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("job", ["plan", "cells", "publish"])
+@pytest.mark.parametrize("job", ["plan", "cells", "flips", "publish"])
 def test_jobs_install_from_the_hashed_lock(job: str) -> None:
     """Nothing else is installed where the results are made, and nox makes no environment."""
     text = jobs(TEXTS["nightly.yml"])[job]

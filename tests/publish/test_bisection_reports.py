@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
+from msgspec.structs import replace
+
 from gradmatrix.judge.edge import Edge, End, Found, Link
 from gradmatrix.publish.bisection import answer, as_html, as_issue, as_markdown
 
@@ -59,13 +61,22 @@ def test_equal_ends_are_a_sentence() -> None:
     assert "An issue" not in as_markdown(found(), {})
 
 
-def test_an_issue_has_both_scripts() -> None:
-    """A fence in a script does not end the block."""
+def test_an_issue_has_the_script_that_fails() -> None:
+    """A fence in a script does not end the block; the diagnosis keeps its code."""
     issue = as_issue(found(EDGE), CAPSULES)
     assert issue.startswith("# t5/reported: step:no-grad-fn since alpha 19\n")
-    assert "It was lost in" in issue
+    assert "A training script ends with `step:no-grad-fn` with alpha 19." in issue
+    assert "With alpha 18 it trains." in issue
+    assert "It was lost in `alpha/loss.py`." in issue
+    assert "`uv run after.py` shows it" in issue
     assert "````python" in issue
-    assert "`uv run before.py` runs it" in issue
+    assert CAPSULES["before.py"] not in issue
+
+
+def test_an_issue_about_what_is_mended_has_the_older_script() -> None:
+    """It is the one that fails."""
+    edge = replace(EDGE, ends=(AFTER, BEFORE))
+    assert "`uv run before.py` shows it" in as_issue(found(edge), CAPSULES)
 
 
 def test_markdown_is_folded_where_it_is_long() -> None:

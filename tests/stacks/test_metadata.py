@@ -41,6 +41,7 @@ def test_it_outlives_the_environment(tmp_path: Path) -> None:
     assert new is not None
     told = metadata.differing(old, new)
     assert ("no longer requires torch>=2.0", "requires torch>=2.2") == told
+    assert () == metadata.differing(old, new, lambda name: name == "torch")
     assert (("Release notes", "https://example.org/notes"),) == metadata.links(new)
 
 

@@ -15,6 +15,7 @@ from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, what_moves
 from gradmatrix.compare import flip_search, upgrade
 from gradmatrix.compare.bisect import Bisection, at_release, base_for
+from gradmatrix.compare.flips import read as read_flips
 from gradmatrix.compare.paired import Metric, Paired
 from gradmatrix.compare.resolution import resolved
 from gradmatrix.compare.sides import Reading, parse_side, text_of
@@ -96,6 +97,8 @@ def flips_command(options: argparse.Namespace, project: Project, console: Consol
     for name in options.pair or ():
         project.matrix.stack(name)
     found = flip_search.current(project, tuple(options.pair or ()))
+    if options.take is not None:
+        found = flip_search.taken(project, found, read_flips(options.take))
     if options.budget is not None:
         tell = console.print if not options.json else (lambda *_, **__: None)
         with Display(console) as display:

@@ -512,6 +512,10 @@ def register_questions(commands: Commands) -> None:
             "--pair", nargs=2, metavar=("OLD", "NEW"),
             help="also between these two stacks, and first",
         ),
+        argument(
+            "--take", type=Path, metavar="FILE",
+            help="take answers to open questions from the flips.json of another machine",
+        ),
         JSON,
     )  # fmt: skip
     compare = add(

@@ -21,7 +21,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.compare import resolution, sides
-from gradmatrix.compare.upgrade import SideRun, ended, folder_of, key_of, with_partners
+from gradmatrix.compare.upgrade import (
+    SideRun,
+    delete_leftovers,
+    ended,
+    folder_of,
+    key_of,
+    with_partners,
+)
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
@@ -32,7 +39,7 @@ from gradmatrix.core.outcomes import (
     Phase,
     phase_of,
 )
-from gradmatrix.core.text import one_line
+from gradmatrix.core.text import counted, one_line
 from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.edge import Edge, End, Found, Link, NotJudged, Search, most_questions
@@ -42,7 +49,7 @@ from gradmatrix.stacks import environment, metadata
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, InstallFailed, has_driver
 from gradmatrix.stacks.generate import TWINS
-from gradmatrix.stacks.index import admitted, both
+from gradmatrix.stacks.index import IndexUnreachable, admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
@@ -181,10 +188,10 @@ class Bisection:
 
         Raises:
             UserError: if a side cannot be judged, or no set of packages gives the bad outcome
-        OutOfTime: if that takes too long
+            OutOfTime: if that takes too long
         """
         moves = self.moves()
-        try:
+        with asking(), self.deleting():
             ends = self.end(self.good), self.end(self.bad)
             self.outcome = self.ending(ends[0])
             if failed_before(ends):
@@ -194,8 +201,6 @@ class Bisection:
             names = self.good.side.name, self.bad.side.name
             shown = list(starmap(self.shown, zip(names, ends, strict=True)))
             edges = self.every_edge(ends) if self.all else self.edges(ends)
-        finally:
-            self.delete_kept()
         return Found(
             cell=str(self.key),
             metric=self.paired.metric if self.paired else "",
@@ -210,7 +215,11 @@ class Bisection:
 
     def outlook(self) -> Outlook:
         """What a run may take. Nothing is run or installed."""
-        units = self.units(())
+        with asking():
+            return self.outlook_of(self.units(()))
+
+    def outlook_of(self, units: Sequence[Unit]) -> Outlook:
+        """What a run may take that looks at these packages."""
         self.project.index.many({name for unit in units for name in unit.versions})
         lines = tuple((unit, len(self.line(unit)) - 2) for unit in units)
         longest = max(count for _, count in lines)
@@ -389,7 +398,10 @@ class Bisection:
         return [self.dragged(found[0])] if len(found) == 1 else found
 
     def dragged(self, unit: Unit) -> Unit:
-        """The unit, or the one of the packages that came along with it that is enough alone."""
+        """The unit, or the one of the packages that came along with it that is enough alone.
+
+        The unit stays where it was meanwhile: such a package may force it to move.
+        """
         probe = self.probe(unit.versions)
         if probe.lock is None:
             return unit
@@ -400,7 +412,11 @@ class Bisection:
             if not is_of_torch(each.name)
         ]
         return next(
-            (each for each in came[:MOST_DRAGGED] if self.changes(each.versions)),
+            (
+                each
+                for each in came[:MOST_DRAGGED]
+                if self.changes(each.versions | unit.at(unit.before))
+            ),
             unit,
         )
 
@@ -415,11 +431,14 @@ class Bisection:
         """Each change along the releases of a unit, with ``others`` moved. All of them are run."""
         line = self.line(unit)
         self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
-        ran = [
-            (place, self.ending(probe))
-            for place, each in enumerate(line)
-            if (probe := self.probe(others | unit.at(each))).record is not None
-        ]
+        states = [others | unit.at(each) for each in line]
+        ran = []
+        for place, state in enumerate(states):
+            self.coming = states[place + 1 : place + 2]
+            probe = self.probe(state)
+            if probe.record is not None:
+                ran.append((place, self.ending(probe)))
+        self.coming = []
         return [
             self.between(unit, others, line, (low, high))
             for (low, one), (high, other) in pairwise(ran)
@@ -442,9 +461,14 @@ class Bisection:
         assert after is not None
         first, second = self.neighbours(unit, before, after, others)
         self.around.append((first, second))
-        moved: tuple[PackageMove, ...] = ()
+        moved: list[PackageMove] = []
         if first.lock is not None and second.lock is not None:
-            moved = packages_moved(first.lock, second.lock)
+            with_torch = "torch" in unit.versions
+            moved = [
+                each
+                for each in packages_moved(first.lock, second.lock)
+                if not (with_torch and is_of_torch(each.name))
+            ]
         days = self.days(unit.name)
         needs, links = self.changed_in(unit.name, before, after)
         return Edge(
@@ -458,12 +482,7 @@ class Bisection:
                 self.shown(f"{unit.shown} {after}", second),
             ),
             moved=tuple(map(str, moved)),
-            also=tuple(
-                str(each)
-                for each in moved
-                if each.name not in unit.versions
-                and not (is_of_torch(each.name) and "torch" in unit.versions)
-            ),
+            also=tuple(str(each) for each in moved if each.name not in unit.versions),
             between=tuple(each for each in line[low + 1 : high] if each),
             needs=needs,
             links=links,
@@ -495,7 +514,7 @@ class Bisection:
         new, old = (metadata.read(self.metadata, name, each or "") for each in (after, before))
         if new is None:
             return (), ()
-        told = metadata.differing(old, new) if old else ()
+        told = metadata.differing(old, new, is_of_torch) if old else ()
         return told, tuple(starmap(Link, metadata.links(new)))
 
     @property
@@ -544,6 +563,7 @@ class Bisection:
                 search.skip(state)
             else:
                 search.saw(state, changed=changed)
+            self.tell(f"  {counted(search.left, 'place')} left, of {len(search.chances)}")
         return search.answer()
 
     def changes(self, moved: Moved) -> bool | None:
@@ -572,11 +592,7 @@ class Bisection:
             return self.skip(what, one_line(error.cause))
         if lock.failure is not None:
             if lock.failure.outcome == INDEX_UNREACHABLE:
-                raise UserError(
-                    "The package index did not answer.",
-                    cause=lock.failure.message,
-                    next_step="check the network and run the command again: what ran is kept",
-                )
+                raise IndexUnreachable(lock.failure.message)
             return self.skip(what, resolution.explained(one_line(lock.failure.message)))
         known = self.seen.get(lock.digest)
         if known is not None and not (self.noise and known.record):
@@ -652,7 +668,7 @@ class Bisection:
         for moved in coming:
             if over.is_set():
                 return
-            with suppress(InstallFailed, NeedsBuild, UserError):
+            with suppress(InstallFailed, NeedsBuild, UserError, IndexUnreachable):
                 _, side = self.named(moved)
                 lock, text = resolution.attempt(side, self.project.index)
                 if lock.failure is not None or lock.digest in self.seen or over.is_set():
@@ -687,10 +703,16 @@ class Bisection:
             return Probe(resolved, None, f"not clear, {self.paired.words(ratio)}")
         return Probe(resolved, record, ratio=ratio)
 
-    def delete_kept(self) -> None:
-        """Delete the environments that stayed for later sets of packages."""
-        for name in self.kept:
-            environment.drop(self.project.environments, name)
+    @contextmanager
+    def deleting(self) -> Iterator[None]:
+        """Delete the environments that killed runs left, and at the end those that stayed."""
+        environments = self.project.environments
+        delete_leftovers(environments, [self.good.lock.stack, self.bad.lock.stack])
+        try:
+            yield
+        finally:
+            for name in self.kept:
+                environment.drop(environments, name)
 
     def side(self, moved: Mapping[str, str]) -> Side:
         """The good side with these packages moved. Everything else stays if the resolver can."""
@@ -732,7 +754,8 @@ def at_release(base: Resolved, package: str, version: str, project: Project) -> 
     Raises:
         UserError: if there is no such release, or nothing resolves with it
     """
-    known = admitted(project.index.releases(package), exactly=[version])
+    with asking():
+        known = admitted(project.index.releases(package), exactly=[version])
     release = next((each for each in known if Version(each.version) == Version(version)), None)
     if release is None:
         older = [each.version for each in known if Version(each.version) < Version(version)]
@@ -797,6 +820,19 @@ def named_in(records: Iterable[Record]) -> set[str]:
         if diagnosis is not None and diagnosis.place is not None:
             files.append(diagnosis.place.file)
     return {str(canonicalize_name(file.partition("/")[0].removesuffix(".py"))) for file in files}
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """UserError if the package index does not answer."""
+    try:
+        yield
+    except IndexUnreachable as error:
+        raise UserError(
+            "The package index did not answer.",
+            cause=str(error),
+            next_step="check the network and run the command again: what ran is kept",
+        ) from error
 
 
 def will_run(run: SideRun, selection: Selection) -> bool:

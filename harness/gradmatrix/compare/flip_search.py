@@ -52,6 +52,21 @@ def current(project: Project, pair: Sequence[str] = ()) -> Flips:
     return Flips(turns=tuple(sorted(turns, key=lambda turn: turn.stacks != tuple(pair))))
 
 
+def taken(project: Project, flips: Flips, given: Flips) -> Flips:
+    """What is known with the answers of another machine to questions that are open; it is kept."""
+    answers = {each.change: each for each in given.turns}
+    turns = (answers.get(each.change, each) if each.is_open else each for each in flips.turns)
+    found = Flips(turns=tuple(turns))
+    write(project, found)
+    return found
+
+
+def write(project: Project, flips: Flips) -> None:
+    """Keep what was found."""
+    content = msgspec.json.format(msgspec.json.encode(flips), indent=1)
+    write_atomically(path_of(project.published_results), content + b"\n")
+
+
 def changes(project: Project, further: Iterable[tuple[str, str]] = ()) -> list[Turning]:
     """Every change between neighbouring stacks or ``further`` pairs, those of most cells first."""
     locks = [lock for lock in by_date(project.known_locks()) if lock.failure is None]
@@ -100,7 +115,6 @@ class Search:
 
     def run(self, flips: Flips) -> Flips:
         """Look for what is open; write the file after each answer."""
-        path = path_of(self.project.published_results)
         until = time.monotonic() + self.budget_s
         turns = list(flips.turns)
         for place, turn in enumerate(turns):
@@ -111,8 +125,7 @@ class Search:
                 turns[place] = self.answered(turn, beside, until)
             except OutOfTime:
                 break
-            content = msgspec.json.format(msgspec.json.encode(Flips(turns=tuple(turns))), indent=1)
-            write_atomically(path, content + b"\n")
+            write(self.project, Flips(turns=tuple(turns)))
         return Flips(turns=tuple(turns))
 
     def answered(self, turn: Turning, beside: Iterable[Turning], until: float) -> Turning:

@@ -20,17 +20,16 @@ def path_of(results: Path) -> Path:
 
 
 def load(results: Path) -> Flips:
-    """What was found so far; nothing if there is no such file.
-
-    Raises:
-        UserError: if the file cannot be read
-    """
+    """What was found so far; nothing if there is no such file. UserError if it cannot be read."""
     path = path_of(results)
-    if not path.exists():
-        return Flips(turns=())
+    return read(path) if path.exists() else Flips(turns=())
+
+
+def read(path: Path) -> Flips:
+    """The content of such a file; UserError if it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Flips)
-    except NOT_READABLE as error:
+    except (OSError, *NOT_READABLE) as error:
         raise UserError(
             f"{path.name} cannot be read: {error}.",
             cause="another release wrote it, or it was edited",

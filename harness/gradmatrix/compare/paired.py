@@ -16,11 +16,15 @@ import msgspec
 
 from gradmatrix.compare.upgrade import Timing, folder_of, measure
 from gradmatrix.core.files import write_atomically
-from gradmatrix.measure.statistics import Measured, Size
+from gradmatrix.measure.statistics import Measured
 
 if TYPE_CHECKING:
     from gradmatrix.compare.upgrade import SideRun
     from gradmatrix.measure.statistics import Key, Ratio
+
+
+LEAST = 0.01
+"""A smaller difference of the two sides is not looked for."""
 
 
 class Metric(StrEnum):
@@ -57,9 +61,13 @@ class Paired:
         return measured.memory if self.metric is Metric.MEMORY else measured.step_time
 
     def set_middle(self, bad: Ratio) -> None:
-        """Put the middle between the good side and the bad one, if they differ clearly."""
+        """Put the middle between the good side and the bad one, if they differ clearly.
+
+        That is so if the interval is beyond the middle. The margin of an upgrade is not asked: 3 %
+        of memory may be much of what a small model keeps.
+        """
         self.middle = math.sqrt(bad.ratio)
-        if bad.verdict not in {Size.MORE, Size.LESS} or self.is_open(bad):
+        if self.is_open(bad) or abs(bad.ratio - 1) < LEAST:
             self.middle = None
 
     def is_open(self, ratio: Ratio) -> bool:

@@ -60,6 +60,11 @@ class Search:
         total = sum(chances)
         self.chances = [chance / total for chance in chances]
 
+    @property
+    def left(self) -> int:
+        """How many edges are still possible."""
+        return sum(chance > 1 - CERTAIN for chance in self.chances)
+
     def skip(self, state: int) -> None:
         """A state that cannot be asked about."""
         self.skipped.add(state)
@@ -139,7 +144,7 @@ class Edge(Frozen, frozen=True, kw_only=True):
     ends: tuple[End, End]
     """How the cell ends with these two releases."""
     moved: tuple[str, ...]
-    """All packages that differ between these two runs."""
+    """All packages that differ between these two runs, without those that torch brings for CUDA."""
     also: tuple[str, ...] = ()
     """What else differs between these two runs, because it cannot stay."""
     between: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.core.text import counted, one_line, unlinked
 from gradmatrix.publish.reports import folded, own_page, prose
 
@@ -87,27 +88,34 @@ def fenced(text: str, language: str) -> str:
 
 
 def as_issue(found: Found, capsules: Mapping[str, str]) -> str:
-    """Return an issue for whoever made the release: its title on the first line."""
+    """Return an issue for whoever made the release: its title on the first line.
+
+    It has the capsule of the side that fails.
+    """
     edge = found.edges[-1]
     before, after = edge.ends
     since = f"{edge.package} {edge.after}"
+    told, script = (before, "before.py") if after.outcome == TRAINS else (after, "after.py")
     lines = [
         f"# {found.cell.rpartition('/')[0]}: {after.outcome} since {since}",
         "",
-        f"A training script ends with `{after.outcome}` since {unlinked(since)}.",
-        f"With {unlinked(before.name)} it ends with `{before.outcome}`.",
+        f"A training script {did(after)} with {unlinked(after.name)}.",
+        f"With {unlinked(before.name)} it {did(before)}.",
         "",
-        *(f"> {unlinked(line)}" for line in ending(after)),
+        *(f"> {prose(line)}" for line in ending(told)),
         "",
-        f"Both were run with everything else equal: {unlinked(difference(edge))}."
-        if not edge.also
-        else f"What differs between the two runs: {unlinked(difference(edge))}.",
+        f"What differs between the two runs: {unlinked(difference(edge))}.",
     ]
     if edge.between:
         lines += ["", f"Not tested, so it may be one of them: {', '.join(edge.between)}."]
-    for name, capsule in capsules.items():
-        lines += ["", f"`uv run {name}` runs it:", "", fenced(capsule, "python")]
+    if script in capsules:
+        lines += ["", f"`uv run {script}` shows it:", "", fenced(capsules[script], "python")]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def did(end: End) -> str:
+    """Return how a script ended, after its name."""
+    return TRAINS if end.outcome == TRAINS else f"ends with `{end.outcome}`"
 
 
 def as_html(found: Found, capsules: Mapping[str, str]) -> bytes:

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from gradmatrix.core.files import write_atomically
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from email.message import Message
     from pathlib import Path
 
@@ -39,24 +40,32 @@ def read(folder: Path, name: str, version: str) -> Message | None:
     return HeaderParser().parsestr(path.read_text("utf-8")) if path.is_file() else None
 
 
-def differing(before: Message, after: Message) -> tuple[str, ...]:
-    """What a release requires and the one before it did not, and the other way round."""
+def differing(
+    before: Message, after: Message, ignored: Callable[[str], bool] = lambda _: False
+) -> tuple[str, ...]:
+    """What a release requires and the one before it did not, and the other way round.
+
+    Extras and packages that are ``ignored`` are left out.
+    """
     old, new = (
-        {name: each.get_all(name) or [] for name in ("Requires-Python", "Requires-Dist")}
-        for each in (before, after)
+        [
+            *(f"Python{each}" for each in of.get_all("Requires-Python") or []),
+            *(
+                each
+                for each in of.get_all("Requires-Dist") or []
+                if "extra ==" not in each and not ignored(name_of(each))
+            ),
+        ]
+        for of in (before, after)
     )
-    told = []
-    for name in old:
-        gone = [each for each in old[name] if each not in new[name] and "extra ==" not in each]
-        come = [each for each in new[name] if each not in old[name] and "extra ==" not in each]
-        told += [f"no longer requires {python(name)}{each}" for each in gone]
-        told += [f"requires {python(name)}{each}" for each in come]
-    return tuple(told)
+    gone = [f"no longer requires {each}" for each in old if each not in new]
+    return (*gone, *(f"requires {each}" for each in new if each not in old))
 
 
-def python(name: str) -> str:
-    """A word before the bounds of Python."""
-    return "Python " if name == "Requires-Python" else ""
+def name_of(requirement: str) -> str:
+    """The package that a requirement is about."""
+    found = re.match(r"[\w.-]+", requirement.strip())
+    return canonicalize_name(found[0]) if found else ""
 
 
 def links(of: Message) -> tuple[tuple[str, str], ...]:
