@@ -275,9 +275,19 @@ def watch_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:
 
 
 def timed(command: Sequence[str], times: Path) -> tuple[float, float, float]:
-    """Seconds of wall time, of processor time, and of processor time in the first steps."""
+    """Seconds of wall time, of processor time, and of processor time in the first steps.
+
+    Compiled modules are kept, as on a user's machine. Else one side would compile all of gradmatrix
+    in each run, beside a torch that was compiled once.
+    """
     before, began = os.times(), time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        command,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
+    )
     wall_s, after = time.perf_counter() - began, os.times()
     used_s = (after.children_user + after.children_system) - (
         before.children_user + before.children_system

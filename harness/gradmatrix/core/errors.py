@@ -1,19 +1,19 @@
 """Errors for users: what happened, the likely cause, what to do next.
 
-The checks here are those of files that people write.
+The checks here are those of files that people write. Each imports what it needs: ``trace`` starts
+the script after this module.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
-
-from packaging.requirements import InvalidRequirement, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from packaging.requirements import Requirement
 
 
 CREDENTIALS = re.compile(r"(?<!/)//[^/\s]*@")
@@ -48,6 +48,8 @@ def without_credentials(text: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence with the most similar known word, those that contain it, or all of them."""
+    import difflib
+
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [
         each for each in known if word and word.lower() in each.lower()
@@ -84,11 +86,15 @@ def read_requirement(text: str) -> Requirement:
         InvalidRequirement: if there is none: a string in a marker may hold what cannot be written
         TypeError: if ``text`` is not a string
     """
+    from packaging.requirements import Requirement
+
     return Requirement(str(Requirement(text)))
 
 
 def check_requirement(path: Path, place: str, text: str) -> None:
     """UserError if ``text`` is no requirement on a release; ``place`` is its table."""
+    from packaging.requirements import InvalidRequirement
+
     try:
         requirement = read_requirement(text)
     except InvalidRequirement as error:

@@ -9,9 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.errors import UserError
 
@@ -27,8 +26,7 @@ PROBE = (
 TORCH_VERSION = re.compile(r"^__version__.*?['\"](\d+)\.(\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Probed:
+class Probed(NamedTuple):
     """A Python that was started."""
 
     version: tuple[int, int]

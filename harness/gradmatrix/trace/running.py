@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,10 +75,17 @@ def refuse_no_script(path: Path) -> None:
             "a script for a shell",
             "name the Python script that it starts, or its launcher",
         )
-    elif b"\0" in start and path.suffix != ".pyc" and not zipfile.is_zipfile(path):
+    elif b"\0" in start and path.suffix != ".pyc" and not is_zipped(path):
         kind = "a binary file"
     if kind:
         raise UserError(f"{path} is no Python script.", cause=f"it is {kind}", next_step=instead)
+
+
+def is_zipped(path: Path) -> bool:
+    """Whether a file is a zip archive, which Python can run."""
+    from zipfile import is_zipfile
+
+    return is_zipfile(path)
 
 
 def start(command: Sequence[str], steps: int | None) -> Running:
