@@ -154,15 +154,39 @@ def test_hostile_searches_do_nothing(tab: Tab, pasted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [MESSAGE, TRACEBACK, "learning rate 0", "nan loss", "grad_fn", "zebra", "gradients 2.5"],
+    ("asked", "is_known"),
+    [
+        (MESSAGE, True),
+        (TRACEBACK, True),
+        (f"\x1b[31mUserWarning: 报错{MESSAGE[:-9]}\x1b[0m\n{UNKNOWN}", True),
+        ("learning rate 0", True),
+        ("nan loss", True),
+        ("grad_fn", True),
+        ("gradients 2.5", True),
+        ("'CheckpointErr", False),
+        ("please use the `tokenizer` instead of None, requires_grad", False),
+        ("zebra", False),
+        (UNKNOWN, False),
+    ],
 )
-def test_the_terminal_gives_the_same_answers(tab: Tab, asked: str) -> None:
+def test_the_terminal_gives_the_same_answers(tab: Tab, asked: str, is_known: bool) -> None:
     """``gradmatrix why`` has the search in Python."""
     page = tab.open(f"errors.html#q={quote(asked)}")
-    texts, others, found = (
-        [each.get_attribute("data-text") or "" for each in page.locator(place).all()]
-        for place in ("#everything article", "#everything .also [data-text]", "#matches article")
+    texts, errors, found, guesses = (
+        [each.get_attribute("data-text") or "" for each in page.locator(f"{place} article").all()]
+        for place in ("#everything", "#errors", "#matches", "#guesses")
     )
-    assert found == [texts[number] for number in Search(texts, others).best(asked)[:20]]
-    assert bool(found) is (asked not in {"zebra", UNKNOWN})
+    best = Search(texts, len(errors)).best(asked)
+    assert (found, guesses) == tuple(
+        [texts[number] for number in numbers[:20]] for numbers in (best.found, best.guesses)
+    )
+    assert bool(found) is is_known
+
+
+def test_a_message_that_is_nearly_known_is_a_guess(tab: Tab) -> None:
+    """The page says so, and what to run instead."""
+    page = tab.open("errors.html#q=please use the `tokenizer` instead of None, requires_grad")
+    assert page.locator("#guesses article").count() == 3
+    assert "gradmatrix trace train.py" in page.locator("#found-guesses").inner_text()
+    assert page.get_by_role("status").inner_text().endswith("The nearest ones are guesses.")
+    assert page.locator("#everything").is_visible()

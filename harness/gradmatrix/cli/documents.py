@@ -124,6 +124,8 @@ class FoundMessages(Frozen, frozen=True, kw_only=True):
 
     schema: Literal[1] = 1
     messages: tuple[FoundMessage, ...]
+    guesses: tuple[FoundMessage, ...] = ()
+    """The nearest messages, if none matches."""
 
 
 def found_message(message: Message) -> FoundMessage:

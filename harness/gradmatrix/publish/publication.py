@@ -222,18 +222,22 @@ def write_site(
     if project.locks_folder.parent != project.results:
         copy_locks(project, table)
     known = history.load(project.history_folder)
-    sources_of = {
-        s.name: (project.root / s.path).read_text(encoding="utf-8")
-        for s in table.scenarios.values()
-    }
     files = chain(
-        all_pages(results, history=known, source_of=sources_of),
+        all_pages(results, history=known, source_of=sources_of(project, table)),
         [("feed.xml", feed(known, base_url))],
     )
     written = sorted({*pages, *write(project.results, files)})
     for path in pages_in(project.results).difference(written):
         (project.results / path).unlink(missing_ok=True)
     write_atomically(project.results / PAGES, "".join(f"{path}\n" for path in written).encode())
+
+
+def sources_of(project: Project, table: Table) -> dict[str, str]:
+    """Return the text of each scenario, by name."""
+    return {
+        s.name: (project.root / s.path).read_text(encoding="utf-8")
+        for s in table.scenarios.values()
+    }
 
 
 def copy_locks(project: Project, table: Table) -> None:

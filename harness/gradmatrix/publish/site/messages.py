@@ -2,18 +2,25 @@
 
 ``errors.html`` lists every distinct error and warning with its cells, causes and remedies, and has
 a search. ``claims.html`` lists what people published, with the cells that support or contradict it.
+
+What a scenario itself prints or checks is nobody's error: it is listed, and not searched.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from gradmatrix.core.model import Role
+from gradmatrix.core.outcomes import DISAGREES
 from gradmatrix.core.text import one_line
 from gradmatrix.publish.claims.claims import Verdict
+from gradmatrix.publish.search import RULES, Search
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import in_words, page
 from gradmatrix.publish.site.tables import shown
@@ -38,6 +45,10 @@ VARIES = re.compile(r"0x[0-9a-f]+|(?:(?<!\S)-)?\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", 
 """What differs between occurrences of the same message: numbers, versions, addresses."""
 MOST_STACKS = 6
 """The most stacks of a variant that are named, the newest ones."""
+PARAMETERS = re.compile(r"(\d+ of \d+ trainable parameters[^:]*): .*")
+"""A finding of ours, which ends with the names of parameters."""
+OWN = 0.45
+"""A text of which a scenario's source has so many letters is the scenario's own."""
 
 
 class Variant(NamedTuple):
@@ -110,14 +121,15 @@ def text_of(claim: Claim) -> str:
     return f"{claim.scenario} {claim.id} {claim.says}"
 
 
-def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
+def messages_page(
+    view: View, claims: Sequence[Judged], sources: Iterable[str]
+) -> tuple[str, bytes]:
     """Return errors.html. Its search finds claims and variants too."""
-    errors, warnings = messages(view)
     return page(
         "errors.html",
         links.ERRORS,
-        errors=errors,
-        warnings=warnings,
+        known=messages(view, sources),
+        rules=msgspec.json.encode(RULES).decode(),
         variants=list(searched(view)),
         claims=[Marked(judged, KINDS[judged.verdict]) for judged in claims],
         text_of=text_of,
@@ -136,19 +148,74 @@ def searched(view: View) -> Iterator[Found]:
                 yield Found(newest, variant.summary, kind, word)
 
 
-def messages(view: View) -> tuple[list[Message], list[Message]]:
-    """Return the messages and the warnings of all judged cells, the most frequent first."""
+class Messages(NamedTuple):
+    """What all judged cells said, the most frequent first."""
+
+    errors: list[Message]
+    warnings: list[Message]
+    own: list[Message]
+    """What scenarios print, and how variants differ that should agree."""
+
+    @property
+    def search(self) -> Search:
+        """The search for a message; its numbers count the errors and then the warnings."""
+        return Search((each.text for each in self.known), len(self.errors))
+
+    @property
+    def known(self) -> list[Message]:
+        """What a user's own script may say too."""
+        return [*self.errors, *self.warnings]
+
+
+def messages(view: View, sources: Iterable[str] = ()) -> Messages:
+    """Return the messages of all judged cells.
+
+    Args:
+        view: The matrix.
+        sources: The texts of the scenarios.
+    """
     said: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     warned: dict[str, list[tuple[str, Row]]] = defaultdict(list)
+    own: dict[str, list[tuple[str, Row]]] = defaultdict(list)
+    wording = wording_of(sources)
     for lock in view.newest_first:
         for row in view.cells.get(lock.stack, {}).values():
             if row.passed is None:
                 continue
             if row.message:
-                said[signature(row.message)].append((row.message, row))
+                checked = row.outcome == DISAGREES or row.raised == "AssertionError"
+                is_own = checked or (bool(row.raised) and is_worded(row.message, wording))
+                text = PARAMETERS.sub(r"\1", row.message)
+                (own if is_own else said)[signature(text)].append((text, row))
             for text in row.warnings:
-                warned[signature(text)].append((text, row))
-    return in_order(view, said), in_order(view, warned)
+                (own if is_worded(text, wording) else warned)[signature(text)].append((text, row))
+    return Messages(*(in_order(view, each) for each in (said, warned, own)))
+
+
+def wording_of(sources: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern of the phrases in the strings of scripts, but not of their docstrings."""
+    phrases: set[str] = set()
+    for source in sources:
+        try:
+            nodes = list(ast.walk(ast.parse(source)))
+        except (SyntaxError, ValueError):
+            continue
+        prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        phrases |= {
+            one_line(node.value)
+            for node in nodes
+            if isinstance(node, ast.Constant) and id(node) not in prose
+            if isinstance(node.value, str) and " " in node.value
+        }
+    longest_first = sorted(filter(None, phrases), key=lambda each: (-len(each), each))
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+@lru_cache(maxsize=65536)
+def is_worded(text: str, wording: re.Pattern[str]) -> bool:
+    """Whether most letters of a text come from phrases of ``wording``."""
+    left, every = (sum(map(str.isalpha, each)) for each in (wording.sub("", text), text))
+    return every - left > OWN * every
 
 
 @lru_cache(maxsize=65536)

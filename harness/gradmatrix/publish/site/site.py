@@ -63,7 +63,7 @@ def all_pages(
     yield from stack_pages(view)
     yield from scenario_pages(view, source_of)
     yield from package_pages(view)
-    yield messages_page(view, results.claims)
+    yield messages_page(view, results.claims, source_of.values())
     yield history_page(view, history)
     yield claims_page(view, results.claims)
     if pairs:
