@@ -21,7 +21,7 @@ from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_DEVICE, Outcome
-from gradmatrix.core.text import counted, one_line, tally, versioned
+from gradmatrix.core.text import counted, one_line, plain, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.publish.publication import sources_of
@@ -148,8 +148,12 @@ def show_message(message: FoundMessage, console: Console) -> None:
                  f"{cause.example}"),
             soft_wrap=True,
         )  # fmt: skip
+        if cause.situation:
+            console.print(Text(f"    {plain(cause.situation)}", style="bold"), soft_wrap=True)
         for line in cause.why:
             console.print(Text(f"    {one_line(line)}"), soft_wrap=True)
+        for line in cause.mend.splitlines():
+            console.print(Text(f"      {line}", style="cyan"), soft_wrap=True)
         for tried in cause.tried:
             console.print(
                 Text(f"    {tried.mark} {tried.scenario}/{tried.variant}: {tried.summary}; "

@@ -57,7 +57,17 @@ _PROJECTS: dict[Paths, Project] = {}
 """The projects of this process, so that it reads scenarios and matrix.toml only once."""
 PAGES = "site/pages.txt"
 """The list of all written pages. The next publication deletes those that it does not write."""
-FOLDERS = ("cells", "stacks", "scenarios", "packages", "site", "records", "locks", "history")
+FOLDERS = (
+    "answers",
+    "cells",
+    "stacks",
+    "scenarios",
+    "packages",
+    "site",
+    "records",
+    "locks",
+    "history",
+)
 """The folders in ``results/`` that a publication writes to."""
 PARTIAL = re.compile(r".+\.\w+\.\d+\.partial")
 """The name of a file that is being written."""

@@ -1,7 +1,8 @@
 """The error messages, with the remedies that were tested, and the claims.
 
-``errors.html`` lists every distinct error and warning with its cells, causes and remedies, and has
-a search. ``claims.html`` lists what people published, with the cells that support or contradict it.
+``errors.html`` lists every distinct error and warning and has a search. Each has a page of its own,
+with its causes, cells and remedies: see ``answers.py``. ``claims.html`` lists what people
+published, with the cells that support or contradict it.
 
 What a scenario itself prints or checks is nobody's error: it is listed, and not searched.
 """
@@ -19,6 +20,7 @@ import msgspec
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import DISAGREES
 from gradmatrix.core.text import one_line
+from gradmatrix.judge import causes
 from gradmatrix.publish.claims.claims import Verdict
 from gradmatrix.publish.search import RULES, Search
 from gradmatrix.publish.site import links
@@ -73,6 +75,13 @@ class Cause(NamedTuple):
     cells: int
     tried: Sequence[Tried]
     """The remedies, tested on the stacks on which cells with this message and cause fail."""
+    failing: Sequence[Row]
+    """The cells that fail, those of the newest stack first."""
+
+    @property
+    def row(self) -> causes.Cause | None:
+        """Its row in the table of causes."""
+        return next((each for each in causes.Cause if each.value == self.cause), None)
 
     @property
     def why(self) -> Sequence[str]:
@@ -94,6 +103,11 @@ class Message(NamedTuple):
     failing: int
     telling: int
     """The number of cells of a misuse that pass: the stack reports the mistake."""
+
+    @property
+    def path(self) -> str:
+        """The address of its page."""
+        return links.answer(signature(self.text))
 
     @property
     def training(self) -> int:
@@ -121,14 +135,12 @@ def text_of(claim: Claim) -> str:
     return f"{claim.scenario} {claim.id} {claim.says}"
 
 
-def messages_page(
-    view: View, claims: Sequence[Judged], sources: Iterable[str]
-) -> tuple[str, bytes]:
+def messages_page(view: View, claims: Sequence[Judged], said: Messages) -> tuple[str, bytes]:
     """Return errors.html. Its search finds claims and variants too."""
     return page(
         "errors.html",
         links.ERRORS,
-        known=messages(view, sources),
+        known=said,
         rules=msgspec.json.encode(RULES).decode(),
         variants=list(searched(view)),
         claims=[Marked(judged, KINDS[judged.verdict]) for judged in claims],
@@ -237,11 +249,11 @@ def message(view: View, occurrences: Sequence[tuple[str, Row]]) -> Message:
     by_cause: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_cause[reason(row)].append(row)
-    causes = [cause_of(view, name, members) for name, members in by_cause.items()]
+    found = [cause_of(view, name, members) for name, members in by_cause.items()]
     return Message(
         text=one_line(occurrences[0][0]),
         outcomes=[outcome for outcome, _ in Counter(row.outcome for row in rows).most_common()],
-        causes=sorted(causes, key=lambda each: -each.cells),
+        causes=sorted(found, key=lambda each: (-len(each.failing), not each.cause, -each.cells)),
         cells=len(rows),
         failing=sum(row.passed is False for row in rows),
         telling=sum(row.passed is True and row.role is Role.MISUSE for row in rows),
@@ -264,6 +276,7 @@ def cause_of(view: View, name: str, rows: Sequence[Row]) -> Cause:
         variants(rows),
         len(rows),
         tried(view, name, failing) if name else (),
+        failing,
     )
 
 

@@ -133,8 +133,8 @@ function search(text) {
   const none = { good: [], guessed: [] };
   const { good, guessed } = isAsked ? messages(text) : none;
   const also = isAsked ? lines(text).good : [];
-  matches.replaceChildren(...good.slice(0, MOST).map(copied));
-  guesses.replaceChildren(...guessed.map(copied));
+  matches.replaceChildren(...good.slice(0, MOST).map((each) => each.cloneNode(true)));
+  guesses.replaceChildren(...guessed.map((each) => each.cloneNode(true)));
   others.replaceChildren(...also.slice(0, MOST).map((line) => line.cloneNode(true)));
   document.getElementById("found-messages").hidden = good.length === 0;
   document.getElementById("found-guesses").hidden = good.length > 0 || !isAsked;
@@ -142,12 +142,6 @@ function search(text) {
   found.hidden = !isAsked;
   everything.hidden = good.length + also.length > 0;
   status.textContent = isAsked ? told(good.length, also.length, guessed.length) : "";
-}
-
-function copied(article) {
-  const copy = article.cloneNode(true);
-  copy.querySelector("details")?.setAttribute("open", "");
-  return copy;
 }
 
 function told(messageCount, lineCount, guessCount) {
