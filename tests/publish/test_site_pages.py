@@ -19,6 +19,8 @@ from gradmatrix.judge.edge import Edge, End, Flips, Turning
 from gradmatrix.judge.history import Entry
 from gradmatrix.publish.claims import claims
 from gradmatrix.publish.formats import FORMATS
+from gradmatrix.publish.site import links
+from gradmatrix.publish.site.messages import signature
 from gradmatrix.run.plan import lock_input
 from tests.factories import (
     DAY,
@@ -434,15 +436,18 @@ def test_the_address_of_an_answer_does_not_depend_on_numbers_or_other_messages()
 
 
 def test_a_warning_of_cells_that_train_says_that_nothing_is_wrong() -> None:
-    """That comes first if the warning does not name a problem."""
-    warned = (make_warned("`old` is deprecated"),)
-    records = [
-        cell("new", "plain", observation=make_observation(warnings=warned)),
-        reported("new", observation=make_stopped(lost=(make_checkpoint(),), warnings=warned)),
-    ]
-    text = Page(answer_in(site_of(records, [NEW], SUMS), "old-is-deprecated")).text
-    assert "In the 1 cell that fails with it, something else may be the reason:" in text
-    assert text.index("Nothing is wrong") < text.index("LoRA, or frozen embeddings")
+    """What fails with it has another reason, unless the warning names a problem of training."""
+    for text, is_named in (("`old` is deprecated", False), ("Gradients will be None", True)):
+        warned = (make_warned(text),)
+        records = [
+            cell("new", "plain", observation=make_observation(warnings=warned)),
+            reported("new", observation=make_stopped(lost=(make_checkpoint(),), warnings=warned)),
+        ]
+        site = site_of(records, [NEW], SUMS)
+        page = Page(site[links.answer(signature(text))])
+        assert "trains-all-the-same" in page.anchors
+        assert ("checkpoint-inputs" in page.anchors) is is_named
+        assert ("Not all cells with it train" in page.text) is not is_named
 
 
 def test_what_a_scenario_prints_has_no_answer() -> None:

@@ -337,6 +337,10 @@ class Cause(StrEnum):
             "The forward pass itself gives NaN: a row that is masked everywhere, a logarithm "
             "of 0, or numbers too large for float16."
         ),
+        (
+            "scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # not -inf\n"
+            "logarithms = torch.log(x.clamp(min=1e-12))"
+        ),
     )
     NONFINITE_GRADIENT = (
         "nonfinite-gradient",

@@ -7,21 +7,21 @@ none, the variants with the message tell it. Releases and stacks are computed fr
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.core.text import counted, few, listed
 from gradmatrix.judge.verdict import NAMES_THE_PROBLEM
-from gradmatrix.judge.versions import of_needed, separate, versions_of
+from gradmatrix.judge.versions import of_needed, separate
 from gradmatrix.publish.site.markup import in_words, page
 from gradmatrix.publish.site.messages import reason
-from gradmatrix.publish.site.pages import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradmatrix.core.model import Lock, Variant
+    from gradmatrix.core.model import Variant
     from gradmatrix.judge.versions import Bound
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.messages import Cause, Message, Messages
@@ -57,7 +57,7 @@ class Situation(NamedTuple):
     @property
     def anchor(self) -> str:
         """Its id in an address."""
-        return self.cause.cause or "nothing-is-wrong"
+        return self.cause.cause or "trains-all-the-same"
 
     @property
     def mend(self) -> str:
@@ -84,9 +84,16 @@ def answer_pages(view: View, said: Messages) -> Iterator[tuple[str, bytes]]:
         is_warning = number >= len(said.errors)
         found = situations(view, message, is_warning=is_warning)
         aside = is_warning and not NAMES_THE_PROBLEM.search(message.text)
-        if aside:  # it trains: that comes first
-            found.sort(key=lambda each: bool(each.cause.cause))
-        yield page("answer.html", message.path, message=message, situations=found, aside=aside)
+        trains = [each for each in found if not each.cause.cause]
+        told, others = (trains, found) if aside and trains else (found, [])
+        yield page(
+            "answer.html",
+            message.path,
+            message=message,
+            situations=told,
+            others=[each for each in others if each.cause.cause],
+            aside=aside,
+        )
 
 
 def situations(view: View, message: Message, *, is_warning: bool) -> list[Situation]:
@@ -116,7 +123,7 @@ def everywhere(view: View, cause: Cause) -> list[Row]:
 def title_of(view: View, cause: Cause) -> str:
     """Return when readers meet a cause, in their words."""
     if not cause.cause:
-        return "Nothing is wrong: the model trains all the same."
+        return "The model trains all the same."
     if cause.cause == TRAINS:
         return "A mistake in the script that nothing reports: it runs as if it trained."
     if cause.row is None:
@@ -157,35 +164,39 @@ def courses(view: View, failing: Sequence[Row]) -> list[Course]:
 
 def sentence(view: View, place: Place, failing: Sequence[str]) -> str:
     """Return with which releases a variant fails and trains."""
-    rows = [row for row in view.along(place) if row is not None and row.passed is not None]
-    training = [row.stack for row in rows if row.outcome == TRAINS and row.passed]
-    some = f"fails in this way on {len(failing)} of {counted(len(rows), 'stack')}"
+    judged = [row for row in view.along(place) if row is not None and row.passed is not None]
+    training = [row.stack for row in judged if row.outcome == TRAINS and row.passed]
+    some = f"fails in this way on {len(failing)} of {counted(len(judged), 'stack')}"
     if not training:
         return f"{some}, trains on none"
-    locks = {lock.stack: lock for lock in view.table.locks}
-    bad, good = ([locks[name] for name in names] for names in (failing, training))
     variant = variant_of(view, *place[:2])
-    needs = variant.needs if variant is not None else ()
-    if bounds := of_needed(separating(bad, good), needs):
+    bad, good = ([view.releases[stack] for stack in each] for each in (failing, training))
+    if bounds := of_needed(separate(bad, good, SHOWN), variant.needs if variant else ()):
         return " and ".join(
             told(found, older=older)
             for older in (True, False)
             if (found := [bound for bound in bounds if bound.older is older])
         )
-    before, after = nearest(view, bad, good)
-    differ = [
-        f"{each.name} {each.after or '(none)'} in place of {each.before or '(none)'}"
-        for each in view.moves.between(before.stack, after.stack)
-        if each.name in SHOWN
-    ]
-    where = f"; {after.stack} trains, with {listed(differ)}" if differ else ""
-    return f"{some} ({few(failing, MOST_NAMES)}){where}"
+    beside = neighbours(judged, set(failing), set(training))
+    nearest = min((differences(view, *each) for each in beside), default=(0, ""))[1]
+    return f"{some} ({few(failing, MOST_NAMES)}){nearest}"
 
 
-def separating(failing: Sequence[Lock], training: Sequence[Lock]) -> tuple[Bound, ...]:
-    """Return the packages whose releases tell failing stacks from those that train."""
-    bad, good = ([versions_of(lock) for lock in locks] for locks in (failing, training))
-    return separate(bad, good, SHOWN)
+def neighbours(
+    judged: Sequence[Row], failing: set[str], training: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a failing and a training stack for each change from one stack to the next."""
+    for one, other in pairwise(row.stack for row in judged):
+        for bad, good in ((one, other), (other, one)):
+            if bad in failing and good in training:
+                yield bad, good
+
+
+def differences(view: View, failing: str, training: str) -> tuple[int, str]:
+    """Return in how many main packages two stacks differ, and a sentence about it."""
+    moved = [each for each in view.moves.between(failing, training) if each.name in SHOWN]
+    named = [f"{m.name} {m.after or '(none)'} in place of {m.before or '(none)'}" for m in moved]
+    return len(moved), f"; {training} trains, with {listed(named)}" if named else ""
 
 
 def told(bounds: Sequence[Bound], *, older: bool) -> str:
