@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.core.text import counted, few, listed
-from gradmatrix.judge.verdict import NAMES_THE_PROBLEM
 from gradmatrix.judge.versions import of_needed, separate
 from gradmatrix.publish.site.markup import in_words, page
 from gradmatrix.publish.site.messages import reason
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Variant
     from gradmatrix.judge.versions import Bound
     from gradmatrix.publish.rows import Row
-    from gradmatrix.publish.site.messages import Cause, Message, Messages
+    from gradmatrix.publish.site.messages import Cause, Messages
     from gradmatrix.publish.site.tables import Place, View
 
 MOST_SUMMARIES = 3
@@ -82,31 +81,20 @@ def answer_pages(view: View, said: Messages) -> Iterator[tuple[str, bytes]]:
     """Yield the page of each message that a user's own script may say."""
     for number, message in enumerate(said.known):
         is_warning = number >= len(said.errors)
-        found = situations(view, message, is_warning=is_warning)
-        aside = is_warning and not NAMES_THE_PROBLEM.search(message.text)
-        trains = [each for each in found if not each.cause.cause]
-        told, others = (trains, found) if aside and trains else (found, [])
         yield page(
             "answer.html",
             message.path,
             message=message,
-            situations=told,
-            others=[each for each in others if each.cause.cause],
-            aside=aside,
+            situations=[situation(view, each, is_warning=is_warning) for each in message.answers],
+            others=[(title_of(view, each), each.newest) for each in message.others],
         )
 
 
-def situations(view: View, message: Message, *, is_warning: bool) -> list[Situation]:
-    """Return the causes of a message, those that fail most often first."""
-    return [
-        Situation(
-            cause,
-            title_of(view, cause),
-            courses(view, everywhere(view, cause) if is_warning else cause.failing),
-            len({row.stack for row in cause.failing}),
-        )
-        for cause in message.causes
-    ]
+def situation(view: View, cause: Cause, *, is_warning: bool) -> Situation:
+    """Return a cause of a message for a reader."""
+    failing = everywhere(view, cause) if is_warning else cause.failing
+    stacks = {row.stack for row in cause.failing}
+    return Situation(cause, title_of(view, cause), courses(view, failing), len(stacks))
 
 
 def everywhere(view: View, cause: Cause) -> list[Row]:

@@ -21,6 +21,7 @@ from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import DISAGREES
 from gradmatrix.core.text import one_line
 from gradmatrix.judge import causes
+from gradmatrix.judge.verdict import NAMES_THE_PROBLEM
 from gradmatrix.publish.claims.claims import Verdict
 from gradmatrix.publish.search import RULES, Search
 from gradmatrix.publish.site import links
@@ -103,6 +104,19 @@ class Message(NamedTuple):
     failing: int
     telling: int
     """The number of cells of a misuse that pass: the stack reports the mistake."""
+    aside: bool = False
+    """Whether it is a warning that does not name a problem of training."""
+
+    @property
+    def answers(self) -> Sequence[Cause]:
+        """The causes that its page explains. A warning beside training is not why cells fail."""
+        trains = [cause for cause in self.causes if not cause.cause]
+        return trains if self.aside and trains else self.causes
+
+    @property
+    def others(self) -> Sequence[Cause]:
+        """The causes that its page only names."""
+        return [cause for cause in self.causes if cause not in self.answers]
 
     @property
     def path(self) -> str:
@@ -201,7 +215,11 @@ def messages(view: View, sources: Iterable[str] = ()) -> Messages:
                 (own if is_own else said)[signature(text)].append((text, row))
             for text in row.warnings:
                 (own if is_worded(text, wording) else warned)[signature(text)].append((text, row))
-    return Messages(*(in_order(view, each) for each in (said, warned, own)))
+    warnings = [
+        each._replace(aside=not NAMES_THE_PROBLEM.search(each.text))
+        for each in in_order(view, warned)
+    ]
+    return Messages(in_order(view, said), warnings, in_order(view, own))
 
 
 def wording_of(sources: Iterable[str]) -> re.Pattern[str]:
