@@ -133,3 +133,32 @@ def wrong(path: Path, what: str, cause: str = "", fix: str = "") -> UserError:
         cause=cause,
         next_step=f"{f'{fix},' if fix else f'correct {path.name}'} and run the command again",
     )
+
+
+def refuse_unwritable(path: Path | None) -> None:
+    """UserError if a file cannot be written at ``path``, before any work is done for it."""
+    why = obstacle(path) if path is not None else ""
+    if why:
+        raise UserError(
+            f"{path} cannot be written.",
+            cause=why,
+            next_step="name a file in a folder that exists and can be written to",
+        )
+
+
+def obstacle(path: Path) -> str:
+    """Why a file cannot be written at ``path``, found by writing one beside it; empty if it can."""
+    from tempfile import NamedTemporaryFile
+
+    folder = path.absolute().parent
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        if path.exists() and not path.is_file():
+            return "it is not an ordinary file"
+        if not folder.is_dir():
+            return "its folder does not exist"
+        with NamedTemporaryFile(dir=folder, prefix=f"{path.name}.", suffix=".partial"):
+            return ""
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
