@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CERTAIN = 0.999
 """The chance from which on an edge counts as found."""
 FAIR = 0.5
+MOST_ALSO = 3
+"""The most packages that are named in the answer because they moved too."""
 
 
 class Search:
@@ -135,6 +137,7 @@ class Edge(Frozen, frozen=True, kw_only=True):
     """Two releases of a package between which the outcome changes."""
 
     package: str
+    """Packages that could not be told apart stand together: ``a + b``, so do their releases."""
     before: str | None
     """The last release that ends as the good side does; None if that has no such package."""
     before_released: dt.date | None = None
@@ -167,7 +170,22 @@ class Edge(Frozen, frozen=True, kw_only=True):
             if self.before
             else f"a side without {self.package}"
         )
-        return f"{before} and {self.after}{on(self.after_released)}"
+        return f"{before} and {self.after}{on(self.after_released)}{self.doubt}"
+
+    @property
+    def doubt(self) -> str:
+        """What may be the cause instead, after a comma; empty if everything else is equal."""
+        if self.several:
+            return ", and which of these packages it is could not be told"
+        if not self.also:
+            return ""
+        more = f" and {len(self.also) - MOST_ALSO} more" if len(self.also) > MOST_ALSO else ""
+        return f", with which {', '.join(self.also[:MOST_ALSO])}{more} moved too"
+
+    @property
+    def several(self) -> bool:
+        """Whether it stands for packages that could not be told apart."""
+        return " + " in self.package
 
 
 def on(day: dt.date | None) -> str:
