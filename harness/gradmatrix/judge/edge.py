@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 CERTAIN = 0.999
 """The chance from which on an edge counts as found."""
 FAIR = 0.5
-MOST_ALSO = 3
-"""The most packages that are named in the answer because they moved too."""
+MOST_NAMED = 3
+"""The most packages or releases that are named in the answer because they are in doubt."""
 
 
 class Search:
@@ -177,15 +177,23 @@ class Edge(Frozen, frozen=True, kw_only=True):
         """What may be the cause instead, after a comma; empty if everything else is equal."""
         if self.several:
             return ", and which of these packages it is could not be told"
-        if not self.also:
-            return ""
-        more = f" and {len(self.also) - MOST_ALSO} more" if len(self.also) > MOST_ALSO else ""
-        return f", with which {', '.join(self.also[:MOST_ALSO])}{more} moved too"
+        doubt = ""
+        if self.between:
+            doubt = f", and {few(self.between)} between them could not be judged"
+        if self.also:
+            doubt += f", with which {few(self.also)} moved too"
+        return doubt
 
     @property
     def several(self) -> bool:
         """Whether it stands for packages that could not be told apart."""
         return " + " in self.package
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of ``names``, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def on(day: dt.date | None) -> str:
