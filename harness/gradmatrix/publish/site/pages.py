@@ -54,6 +54,7 @@ MEBI = 2**20
 MOST_TURNS = 40
 """The most changes of a variant that its page lists, the newest ones."""
 Releases = dict[str, list["Lock"]]
+RATE = "steps/s"
 MOST_CHANGES = 8
 """The most releases that the first page names because they changed something."""
 MOST_STACKS = 12
@@ -371,7 +372,7 @@ def course(view: View, line: Line, summary: str) -> Course:
         Spread(each / MEBI, each / MEBI, each / MEBI) if each is not None else None
         for each in memory
     ]
-    measured = (("Throughput", of_speed, "steps/s"), ("Peak memory", of_memory, "MiB"))
+    measured = (("Throughput", of_speed, RATE), ("Peak memory", of_memory, "MiB"))
     return Course(
         line=line,
         summary=summary,
@@ -398,7 +399,14 @@ def plotted(
         for where, value, row in zip(axis.titles, values, along, strict=False)
     ]
     return ready(
-        plots.along(values, failed, (f"{label}: {described}", unit), axis, titles)
+        plots.along(
+            values,
+            failed,
+            (f"{label}: {described}", unit),
+            axis,
+            titles,
+            connected=unit != RATE,  # stacks run at different times, on a machine that does more
+        )
     ), described
 
 
