@@ -83,12 +83,18 @@ def read_requirement(text: str) -> Requirement:
     """The requirement that ``text`` is, in a form that can be written and read again.
 
     Raises:
-        InvalidRequirement: if there is none: a string in a marker may hold what cannot be written
+        InvalidRequirement: if there is none: a string in a marker may hold what cannot be written,
+            and a version more digits than Python reads
         TypeError: if ``text`` is not a string
     """
-    from packaging.requirements import Requirement
+    from packaging.requirements import InvalidRequirement, Requirement
 
-    return Requirement(str(Requirement(text)))
+    try:
+        return Requirement(str(Requirement(text)))
+    except InvalidRequirement:
+        raise
+    except ValueError as error:
+        raise InvalidRequirement(str(error)) from error
 
 
 def check_requirement(path: Path, place: str, text: str) -> None:
