@@ -90,7 +90,9 @@ def read_requirement(text: str) -> Requirement:
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
-        return Requirement(str(Requirement(text)))
+        found = Requirement(str(Requirement(text)))
+        hash(found.specifier)  # reads every version
+        return found
     except InvalidRequirement:
         raise
     except ValueError as error:
