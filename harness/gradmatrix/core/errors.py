@@ -92,11 +92,11 @@ def read_requirement(text: str) -> Requirement:
     try:
         found = Requirement(str(Requirement(text)))
         hash(found.specifier)  # reads every version
-        return found
     except InvalidRequirement:
         raise
     except ValueError as error:
         raise InvalidRequirement(str(error)) from error
+    return found
 
 
 def check_requirement(path: Path, place: str, text: str) -> None:
