@@ -103,21 +103,25 @@ VARIANTS = {
         "role": "remedy",
         "summary": "run the optimizer's closure under torch.enable_grad(), in optimizer_step",
         "cures": ("closure-without-grad",),
+        "mends": ("hf_adafactor", "hf_adamw"),
     },
     "manual_optimization": {
         "role": "remedy",
         "summary": "set automatic_optimization = False and give the optimizer no closure",
         "cures": ("closure-without-grad",),
+        "mends": ("hf_adafactor", "hf_adamw"),
     },
     "set_grad_enabled": {
         "role": "remedy",
         "summary": "call torch.set_grad_enabled(True) first thing in training_step",
         "cures": ("closure-without-grad",),
+        "mends": ("hf_adafactor", "hf_adamw"),
     },
     "enable_grad_forward": {
         "role": "remedy",
         "summary": "run the forward pass under torch.enable_grad()",
         "cures": ("closure-without-grad",),
+        "mends": ("hf_adafactor", "hf_adamw"),
     },
     "bf16_mixed": {"role": "control", "summary": "torch_adamw with precision='bf16-mixed'"},
     "without_head": {

@@ -273,9 +273,11 @@ def make_variant(
     role: Role = Role.CONTROL,
     needs: tuple[str, ...] = ("torch",),
     cures: tuple[str, ...] = (),
+    mends: tuple[str, ...] = (),
 ) -> Variant:
     """A variant."""
-    return Variant(name=name, role=role, summary=f"what {name} means", needs=needs, cures=cures)
+    summary = f"what {name} means"
+    return Variant(name=name, role=role, summary=summary, needs=needs, cures=cures, mends=mends)
 
 
 def make_scenario(name: str = "scenario", *variants: Variant, **fields: object) -> Scenario:

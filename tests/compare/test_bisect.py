@@ -224,6 +224,7 @@ def test_a_package_that_only_makes_the_culprit_move_is_not_named(lab: Lab) -> No
     found = lab.bisect(["alpha==1"], ["alpha==8"])
     assert [("alpha", "4", "5")] == edges(found)
     assert ("beta 4 → 5",) == found.edges[0].also
+    assert "alpha 4 (2025-01-05) and 5 (2025-01-06), with which beta 4 → 5 moved" in found.headline
 
 
 def test_without_a_network_it_is_one_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,6 +267,42 @@ def test_a_set_that_does_not_resolve_is_skipped(lab: Lab) -> None:
     assert ("5", "5.5") == found.edges[0].between
     assert any("missing" in each.why for each in found.skipped)
     assert any("import:" in each.why for each in found.skipped)
+
+
+def test_of_packages_that_cannot_be_told_apart_together_one_may_be_enough(lab: Lab) -> None:
+    """Sets with beta and without delta are broken, and only alone gamma is seen to be the one."""
+    for name in ("alpha", "beta", "gamma", "delta"):
+        lab.add(name, 4)
+    lab.broken = lambda versions: versions["beta"] > versions["delta"]
+    lab.fails = lambda versions: versions["gamma"] >= 3
+    names = ("alpha", "beta", "gamma", "delta")
+    found = lab.bisect([f"{n}==1" for n in names], [f"{n}==4" for n in names])
+    assert [("gamma", "2", "3")] == edges(found)
+
+
+def test_a_package_that_goes_with_several_releases_of_another_is_not_blamed(lab: Lab) -> None:
+    """From release 4 on alpha needs the new beta, so beta moves alpha. Alpha 3 fails without it."""
+    for number in range(1, 7):
+        day = dt.date(2025, 1, 1) + dt.timedelta(days=number)
+        needs = "beta>=2" if number >= 4 else "beta<2"
+        lab.index.add("alpha", f"{number}", f"{day}", requires=(needs,))
+    lab.add("beta", 2)
+    lab.fails = lambda versions: versions["alpha"] >= 3
+    search = lab.search(["alpha==1", "beta==1"], ["alpha==6", "beta==2"], only=["beta"])
+    found = search.run()
+    assert [("alpha", "2", "3")] == edges(found)
+    assert () == found.edges[0].also
+
+
+def test_packages_that_can_never_be_told_apart_are_named_together(lab: Lab) -> None:
+    """Each is broken without the other. No release of one of them is blamed."""
+    for name in ("alpha", "beta", "delta"):
+        lab.add(name, 4)
+    lab.broken = lambda versions: versions["alpha"] != versions["beta"]
+    lab.fails = lambda versions: versions["alpha"] >= 3
+    found = lab.bisect(["alpha==1", "beta==1", "delta==1"], ["alpha==4", "beta==4", "delta==4"])
+    assert [("alpha + beta", "1 + 1", "4 + 4")] == edges(found)
+    assert "which of these packages it is could not be told" in found.headline
 
 
 def test_a_second_bisection_runs_nothing_again(lab: Lab) -> None:

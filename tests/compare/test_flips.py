@@ -17,6 +17,7 @@ from tests.compare.test_bisect import DAY, PYTHON, lab
 from tests.pretended import Watcher
 
 if TYPE_CHECKING:
+    from gradmatrix.judge.edge import Turning
     from tests.compare.test_bisect import Lab
 
 __all__ = ["lab"]
@@ -73,6 +74,26 @@ def test_every_change_from_stack_to_stack_is_found(matrix: Lab) -> None:
     )
     each_ran = {(versions["alpha"]) for versions in matrix.runs}
     assert len(matrix.runs) == 2 * len(each_ran)
+
+
+def test_what_another_run_has_found_meanwhile_is_kept(
+    matrix: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both write the file as a whole."""
+    project = Project.at(matrix.root)
+    known = flip_search.current(project)
+    other = replace(known.turns[-1], why="it ended in the same way on both sides")
+    asked = []
+
+    def answering(_: object, turn: Turning, *__: object) -> Turning:
+        asked.append(turn.change)
+        flip_search.write(project, Flips(turns=(other,)))
+        return replace(turn, why="found here")
+
+    monkeypatch.setattr(flip_search.Search, "answered", answering)
+    found = flip_search.Search(project, Watcher(), matrix.told.append, 600.0).run(known)
+    assert found == flips.load(project.published_results)
+    assert (other, len(known.turns) - 1) == (found.turns[-1], len(asked))
 
 
 def test_without_time_everything_stays_open_and_a_later_run_goes_on(matrix: Lab) -> None:

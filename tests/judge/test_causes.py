@@ -92,6 +92,24 @@ def test_only_a_cell_that_trains_there_is_a_remedy(
     assert expected == found(records)
 
 
+def test_a_remedy_counts_only_where_a_variant_that_it_is_for_fails() -> None:
+    """Where that one trains, it shows nothing, whatever else fails there."""
+    variants = [
+        make_variant("whole"),
+        make_variant("plain"),
+        make_variant("mending", Role.REMEDY, cures=(FROZEN.value,), mends=("whole",)),
+    ]
+    scenarios = {"one": make_scenario("one", *variants)}
+    mending = cells("one/mending")
+    broken = {name: cells(f"one/{name}", outcome="step:no-grad-fn") for name in ("whole", "plain")}
+
+    def helps(*records: Record) -> bool:
+        return bool(remedy_for(FROZEN, scenarios, records, stack="stack", same_stack=True))
+
+    assert helps(*mending, *broken["whole"])
+    assert not helps(*mending, *broken["plain"], *cells("one/whole"))
+
+
 def test_a_remedy_on_another_device_does_not_count() -> None:
     """Each device is looked up by itself."""
     records = [*cells("one/first"), *cells("one/second", device="cuda")]

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gradmatrix.core.observation import Froze, Hooked, Nonfinite, Observation, Parameter
 from gradmatrix.judge.causes import Cause
@@ -227,6 +228,16 @@ def test_a_rate_of_zero_in_one_optimizer_of_two_is_not_the_cause() -> None:
     assert (
         Cause.ROUNDING is found(make_observation(parameters=(STILL,), optimizers=optimizers)).cause
     )
+
+
+def test_steps_that_are_rounded_away_have_their_learning_rate() -> None:
+    """If it is the same for all of them: a scheduler may begin with a tiny one."""
+    tiny = replace(STILL, learning_rate=1e-11)
+    text = found(make_observation(parameters=(tiny,), optimizers=(make_built(),))).text[0]
+    assert "at a learning rate of 1e-11 the steps were too small" in text
+    other = replace(tiny, name="other.weight", learning_rate=1e-12)
+    text = found(make_observation(parameters=(tiny, other), optimizers=(make_built(),))).text[0]
+    assert "kept the same value: the steps were too small" in text
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,20 @@ def test_what_cannot_be_compared_is_not(fields: dict[str, object]) -> None:
     assert [ran("a"), second] == judged([ran("a"), second], sums())
 
 
+ELSEWHERE = make_observation(losses=OTHERS, environment={"cpu": "another one"})
+
+
+def test_a_difference_between_processors_is_told_and_not_judged() -> None:
+    """Kernels add in another order there. Where nothing differs, nothing is said."""
+    first, second = judged([ran("a"), replace(ran("b"), observation=ELSEWHERE)], sums())
+    assert ("trains", True) == (second.outcome, second.passed)
+    assert second.message.startswith("not judged: loss 1 0.75 0.625 0.25 against 1 0.75 0.5")
+    assert second.message.endswith("this on another one")
+    assert first == judged([first, second], sums())[0]
+    again = replace(second, observation=replace(ELSEWHERE, losses=LOSSES))
+    assert "" == judged([first, again], sums())[1].message
+
+
 def test_variants_are_compared_whatever_their_own_inputs_are() -> None:
     """A pair differs in role and needs, and may have been run with other limits."""
     inputs = {"lock": "one", "variant": "control", "timeout_s": "60"}
@@ -354,6 +368,11 @@ def test_another_script_or_machine_has_no_drift(name: str) -> None:
     """More than the packages differs."""
     after = compared(NEW)
     assert None is drift(compared(OLD), replace(after, inputs={**after.inputs, name: "another"}))
+
+
+def test_another_processor_has_no_drift() -> None:
+    """Its kernels add in another order, with the same packages."""
+    assert None is drift(compared(OLD), compared(NEW, observation=ELSEWHERE))
 
 
 def test_zero_losses_are_identical() -> None:

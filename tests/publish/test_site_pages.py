@@ -324,6 +324,7 @@ def test_an_error_names_every_remedy_with_the_stacks_on_which_it_trains() -> Non
         make_variant("some", Role.CONTROL, cures=cures),
         make_variant("bad", Role.REMEDY, cures=cures),
         make_variant("unrelated", Role.REMEDY),
+        make_variant("other", Role.REMEDY, cures=cures, mends=("another",)),
     )
     seen = make_stopped(lost=(make_checkpoint(),))
     failing: dict[str, Any] = {"observation": seen, "message": "element 0"}
@@ -333,7 +334,7 @@ def test_an_error_names_every_remedy_with_the_stacks_on_which_it_trains() -> Non
         cell("old", "some"),
         cell("new", "some", "step:exception"),
         *(cell(stack, "bad", "step:no-grad-fn", **failing) for stack in ("old", "new")),
-        *(cell(stack, "unrelated") for stack in ("old", "new")),
+        *(cell(stack, name) for stack in ("old", "new") for name in ("unrelated", "other")),
     ]
     later = make_lock("later", as_of=DAY + dt.timedelta(days=1))
     site = site_of(records, [OLD, NEW, later], scenario)

@@ -165,13 +165,12 @@ def test_some_is_neither_all_nor_none(good: int, expected: tuple[str, str]) -> N
     assert expected == counted_as(good, 3)
 
 
-def plot(*values: float | None, builds: tuple[str, ...] = ()) -> str:
+def plot(*values: float | None, builds: tuple[str, ...] = (), connected: bool = True) -> str:
     """Medians of stacks that are called a, b and so on."""
     axis = plots.Axis("abcdef"[: len(values)], builds or [None] * len(values))
     spreads = [plots.Spread(value, value, value) if value is not None else None for value in values]
-    return plots.along(
-        spreads, [1], ("Speed", "steps/s"), axis, [f"on {name}" for name in axis.names]
-    )
+    titles = [f"on {name}" for name in axis.names]
+    return plots.along(spreads, [1], ("Speed", "steps/s"), axis, titles, connected=connected)
 
 
 def test_a_plot_starts_at_zero_and_leaves_gaps() -> None:
@@ -194,6 +193,13 @@ def test_a_plot_does_not_join_different_builds() -> None:
     assert ["M", "L", "M", "L"] == re.findall(
         "[ML]", re.findall('class="line" d="([^"]*)"', svg)[0]
     )
+
+
+def test_values_that_cannot_be_compared_are_not_joined() -> None:
+    """The points stay."""
+    svg = plot(1, 1, connected=False)
+    assert "L" not in re.findall('class="line" d="([^"]*)"', svg)[0]
+    assert 2 == re.findall('class="dots" d="([^"]*)"', svg)[0].count("h0")
 
 
 def test_a_plot_of_many_stacks_stays_small() -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gradmatrix.core.model import Failure, LockedPackage, Role
 from gradmatrix.judge.edge import Flips
@@ -73,6 +74,27 @@ def test_a_change_has_its_release_if_that_is_known() -> None:
     pages = site_of(sample(), [OLD, NEW], SUMS, flips=Flips(turns=(turning,)))
     text = Page(pages["scenarios/sums.html"]).text
     assert "trains on new. Exactly: between torch 2.6.0 and 2.7.0. Between them:" in text
+
+
+def test_a_release_that_did_it_is_on_the_page_of_its_package_and_on_the_first() -> None:
+    """In either direction of the stacks, once for each change, also for a package of no column."""
+    up, down = make_turning("torch", "2.6.0", "2.7.0"), make_turning("numpy", "2.0", "1.5")
+    here = {"stacks": ("old", "new"), "locks": (OLD.digest[:16], NEW.digest[:16])}
+    turns = [
+        replace(each, cell=f"sums/{variant}/cpu", **here)
+        for each in (up, down)
+        for variant in ("reported", "other", "other")
+    ]
+    pages = site_of(sample(), [OLD, NEW], SUMS, flips=Flips(turns=tuple(turns)))
+    first = Page(pages["index.html"])
+    assert "torch 2.7.0 fixed 2" in first.text
+    assert "numpy 2.0 broke 2" in first.text
+    assert {"packages/torch.html#exact", "packages/numpy.html#exact"} <= set(first.links)
+    lines = Page(pages["packages/torch.html"]).text
+    assert 1 == lines.count("2.7.0 – fixed sums/ other 2.6.0: step:no-grad-fn trains")
+    assert "2.0 – broke sums/ other 1.5: trains step:no-grad-fn" in (
+        Page(pages["packages/numpy.html"]).text
+    )
 
 
 def test_a_scenario_has_its_story_and_its_source(site: dict[str, str]) -> None:

@@ -234,6 +234,11 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
             "sums.py variant 'even' cures (1,), which is not a tuple of causes.",
         ),
         (
+            '"cures": (',
+            '"mends": "odd", "cures": (',
+            "sums.py variant 'even' mends 'odd', which is not a tuple of variants.",
+        ),
+        (
             PAIR,
             '("plain", "uneven")',
             "sums.py has ('plain', 'uneven') in AGREE, which is not a pair of its variants.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradmatrix.cli.commands import TRACE
-from gradmatrix.core.errors import UserError
+from gradmatrix.core.errors import UserError, refuse_unwritable
 from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.trace.running import Running, command_line, start
 
@@ -25,8 +25,6 @@ def trace(options: argparse.Namespace) -> Running:
             "Nothing to trace.", cause="no script and no module is named", next_step=TRACE
         )
     if options.output is not None:
-        from gradmatrix.cli.options import refuse_unwritable
-
         refuse_unwritable(options.output)
     command = command_line(interpreter(options.python), words, module=options.module is not None)
     return start(command, options.steps)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.text import Text
 
-from gradmatrix.cli.options import print_json, refuse_unwritable
+from gradmatrix.cli.options import print_json
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, what_moves
 from gradmatrix.compare import flip_search, upgrade
@@ -19,7 +19,7 @@ from gradmatrix.compare.flips import read as read_flips
 from gradmatrix.compare.paired import Metric, Paired
 from gradmatrix.compare.resolution import resolved
 from gradmatrix.compare.sides import Reading, parse_side, text_of
-from gradmatrix.core.errors import UserError
+from gradmatrix.core.errors import UserError, refuse_unwritable
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.text import counted, plain
 from gradmatrix.measure.statistics import Key

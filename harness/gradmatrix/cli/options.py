@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +16,6 @@ from gradmatrix.core.text import plain
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from gradmatrix.core.model import Stack
     from gradmatrix.run.project import Project
@@ -84,30 +82,3 @@ def warn(problems: Iterable[str], console: Console | None = None) -> None:
     console = console or Console(stderr=True, highlight=False)
     for problem in dict.fromkeys(problems):
         console.print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
-
-
-def refuse_unwritable(path: Path | None) -> None:
-    """UserError if a file cannot be written at ``path``, before any work is done for it."""
-    why = obstacle(path) if path is not None else ""
-    if why:
-        raise UserError(
-            f"{path} cannot be written.",
-            cause=why,
-            next_step="name a file in a folder that exists and can be written to",
-        )
-
-
-def obstacle(path: Path) -> str:
-    """Why a file cannot be written at ``path``, found by writing one beside it; empty if it can."""
-    folder = path.absolute().parent
-    try:
-        if path.is_dir():
-            return "it is a folder"
-        if path.exists() and not path.is_file():
-            return "it is not an ordinary file"
-        if not folder.is_dir():
-            return "its folder does not exist"
-        with NamedTemporaryFile(dir=folder, prefix=f"{path.name}.", suffix=".partial"):
-            return ""
-    except OSError as error:
-        return (error.strerror or str(error)).lower()

@@ -16,9 +16,10 @@ from rich.text import Text
 
 from gradmatrix.cli.documents import FoundMessages, found_message, reproduced_cell
 from gradmatrix.cli.history import newest_table
-from gradmatrix.cli.options import print_bytes, print_json, refuse_unwritable
+from gradmatrix.cli.options import print_bytes, print_json
 from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
+from gradmatrix.core.errors import refuse_unwritable
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_DEVICE, Outcome
 from gradmatrix.core.text import counted, one_line, plain, tally, versioned

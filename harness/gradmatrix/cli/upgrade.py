@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from gradmatrix.cli.options import print_bytes, refuse_unwritable, warn
+from gradmatrix.cli.options import print_bytes, warn
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare import upgrade
@@ -19,7 +19,7 @@ from gradmatrix.compare.comparison import EXIT_CODES, Results, Verdict, compare_
 from gradmatrix.compare.recorded import paired, read
 from gradmatrix.compare.sides import Reading
 from gradmatrix.compare.upgrade import Plan, Timing
-from gradmatrix.core.errors import UserError, did_you_mean
+from gradmatrix.core.errors import UserError, did_you_mean, refuse_unwritable
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.text import one_line, plain
 from gradmatrix.judge.versions import packages_moved

@@ -74,6 +74,8 @@ NEIGHBOURS = 3
 """Runs at the end: both neighbours, and one of them with what the other has."""
 MOST_DRAGGED = 4
 """The most packages that are tried alone, of those that came along with the one that was found."""
+MOST_TRIED = 12
+"""The most releases of a package that are tried beside the older one of what was found."""
 PROBE_S = 30.0
 """What a set of packages took on two cores with cached packages: install, import, one cell."""
 Moved = dict[str, str]
@@ -109,6 +111,7 @@ class Unit:
     versions: Moved
     """Their versions on the bad side."""
     before: str | None
+    """Its version on the good side; of several packages, those of all of them."""
     weight: float
 
     @property
@@ -122,10 +125,15 @@ class Unit:
         """Its name for people."""
         return " + ".join(self.versions) if self.several else self.name
 
+    @property
+    def after(self) -> str:
+        """Its version on the bad side; of several packages, those of all of them."""
+        return " + ".join(self.versions.values()) if self.several else self.versions[self.name]
+
     def at(self, version: str | None) -> Moved:
         """The unit at another release; nothing moves if the good side does not have it."""
         if self.several:
-            return self.versions if version == self.versions[self.name] else {}
+            return self.versions if version == self.after else {}
         return dict.fromkeys(self.versions, version) if version else {}
 
 
@@ -275,9 +283,11 @@ class Bisection:
         if self.ending(ends[1]) == self.outcome:
             return []
         found = self.culprits(self.units(ends))
-        return [
-            self.edge(unit, together(each for each in found if each is not unit)) for unit in found
-        ]
+        if len(found) > 1:
+            return [self.edge(u, together(each for each in found if each is not u)) for u in found]
+        edge = self.edge(found[0], {})
+        other = self.enough(found[0], edge.before)
+        return [self.edge(other, found[0].at(edge.before)) if other else edge]
 
     def every_edge(self, ends: Sequence[Probe]) -> list[Edge]:
         """Each change on the way: of the packages to look at, or of those that are found in turn.
@@ -389,13 +399,21 @@ class Bisection:
                     next_step="name sides that are nearer to each other; for a script that ends "
                     "differently by chance, give --noise 10%",
                 )
-            found.insert(0, merged(units[low:high]))
+            found.insert(0, self.one_of(units[low:high], fronts[low]))
             units = units[:low]
             if units and self.changes(together(found)):
                 break
             if units:
                 self.tell(f"{found[0].name} is needed, and not enough by itself")
         return [self.dragged(found[0])] if len(found) == 1 else found
+
+    def one_of(self, units: Sequence[Unit], given: Moved) -> Unit:
+        """The one of neighbouring units that changes the outcome; all as one if none does alone.
+
+        They are several if the sets of packages between them could not be judged.
+        """
+        one = (each for each in units if len(units) == 1 or self.changes(given | each.versions))
+        return next(one, None) or merged(units)
 
     def dragged(self, unit: Unit) -> Unit:
         """The unit, or the one of the packages that came along with it that is enough alone.
@@ -405,6 +423,8 @@ class Bisection:
         probe = self.probe(unit.versions)
         if probe.lock is None:
             return unit
+        versions = {each.name: each.version for each in self.good.lock.packages}
+        stays = {name: versions[name] for name in unit.versions if name in versions}
         came = [
             Unit(each.name, {each.name: each.after}, each.before, OTHER)
             for each in packages_moved(self.good.lock, probe.lock)
@@ -412,13 +432,32 @@ class Bisection:
             if not is_of_torch(each.name)
         ]
         return next(
-            (
-                each
-                for each in came[:MOST_DRAGGED]
-                if self.changes(each.versions | unit.at(unit.before))
-            ),
+            (each for each in came[:MOST_DRAGGED] if self.changes(each.versions | stays)),
             unit,
         )
+
+    def enough(self, unit: Unit, before: str | None) -> Unit | None:
+        """What moved with the edge of a unit, and changes the outcome with ``before`` too.
+
+        Of such a package the newest releases are tried that go with the unit's older one.
+        """
+        first, second = self.around[-1]
+        if first.lock is None or second.lock is None or not unit.at(before):
+            return None
+        for move in packages_moved(first.lock, second.lock):
+            if move.name in unit.versions or not (move.before and move.after):
+                continue
+            if is_of_torch(move.name) or move.same_version:
+                continue
+            line = self.line(Unit(move.name, {move.name: move.after}, move.before, OTHER))
+            for version in line[:0:-1][:MOST_TRIED]:
+                other = Unit(move.name, {move.name: version or ""}, move.before, OTHER)
+                changed = self.changes(unit.at(before) | other.versions)
+                if changed:
+                    return other
+                if changed is not None:
+                    break
+        return None
 
     def edge(self, unit: Unit, others: Moved) -> Edge:
         """The two releases of a unit between which the outcome changes, with ``others`` moved."""
@@ -447,10 +486,9 @@ class Bisection:
 
     def line(self, unit: Unit) -> list[str | None]:
         """The releases of a unit from the good side to the bad one; None if it is not there."""
-        after = unit.versions[unit.name]
         if unit.before is None or unit.several:
-            return [unit.before, after]
-        return [unit.before, *self.releases(unit.name, unit.before, after), after]
+            return [unit.before, unit.after]
+        return [unit.before, *self.releases(unit.name, unit.before, unit.after), unit.after]
 
     def between(
         self, unit: Unit, others: Moved, line: Sequence[str | None], places: tuple[int, int]
@@ -469,8 +507,8 @@ class Bisection:
                 for each in packages_moved(first.lock, second.lock)
                 if not (with_torch and is_of_torch(each.name))
             ]
-        days = self.days(unit.name)
-        needs, links = self.changed_in(unit.name, before, after)
+        days = {} if unit.several else self.days(unit.name)
+        needs, links = ((), ()) if unit.several else self.changed_in(unit.name, before, after)
         return Edge(
             package=unit.shown,
             before=before,
@@ -544,7 +582,7 @@ class Bisection:
         return both(releases, self.project.index.releases(twin)) if twin in moves else releases
 
     def days(self, name: str) -> dict[str, dt.date | None]:
-        """The day of each release of a package; none if ``name`` stands for several packages."""
+        """The day of each release of a package."""
         return {each.version: each.uploaded for each in self.project.index.releases(name)}
 
     def first_that_changes(
@@ -801,7 +839,8 @@ def merged(units: Sequence[Unit]) -> Unit:
     """Units that cannot be told apart, as one."""
     if len(units) == 1:
         return units[0]
-    return Unit(units[0].name, together(units), None, units[0].weight)
+    before = " + ".join(each.before or "none" for each in units for _ in each.versions)
+    return Unit(units[0].name, together(units), before, units[0].weight)
 
 
 def names_in(requirements: Iterable[str]) -> set[str]:

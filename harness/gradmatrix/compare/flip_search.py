@@ -20,7 +20,7 @@ from gradmatrix.compare.bisect import Bisection, OutOfTime
 from gradmatrix.compare.flips import load, path_of
 from gradmatrix.compare.upgrade import UNTRIED, ended, folder_of, key_of
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import held, write_atomically
 from gradmatrix.core.outcomes import NOT_INSTALLED, OF_THE_MACHINE, Phase, phase_of
 from gradmatrix.judge.edge import Flips, Turning
 from gradmatrix.measure.statistics import Key
@@ -54,17 +54,23 @@ def current(project: Project, pair: Sequence[str] = ()) -> Flips:
 
 def taken(project: Project, flips: Flips, given: Flips) -> Flips:
     """What is known with the answers of another machine to questions that are open; it is kept."""
+    return write(project, answered(flips, given))
+
+
+def answered(flips: Flips, given: Flips) -> Flips:
+    """What is known, with the answers of ``given`` to questions that are open."""
     answers = {each.change: each for each in given.turns}
     turns = (answers.get(each.change, each) if each.is_open else each for each in flips.turns)
-    found = Flips(turns=tuple(turns))
-    write(project, found)
+    return Flips(turns=tuple(turns))
+
+
+def write(project: Project, flips: Flips) -> Flips:
+    """Keep what was found, with the answers that another run has found meanwhile."""
+    with held(folder_of(project) / "flips.lock"):
+        found = answered(flips, load(project.published_results))
+        content = msgspec.json.format(msgspec.json.encode(found), indent=1)
+        write_atomically(path_of(project.published_results), content + b"\n")
     return found
-
-
-def write(project: Project, flips: Flips) -> None:
-    """Keep what was found."""
-    content = msgspec.json.format(msgspec.json.encode(flips), indent=1)
-    write_atomically(path_of(project.published_results), content + b"\n")
 
 
 def changes(project: Project, further: Iterable[tuple[str, str]] = ()) -> list[Turning]:
@@ -116,17 +122,18 @@ class Search:
     def run(self, flips: Flips) -> Flips:
         """Look for what is open; write the file after each answer."""
         until = time.monotonic() + self.budget_s
-        turns = list(flips.turns)
-        for place, turn in enumerate(turns):
+        for place in range(len(flips.turns)):
+            turn = flips.turns[place]
             if not turn.is_open:
                 continue
-            beside = [each for each in turns if each.stacks == turn.stacks and each.is_open]
+            beside = [each for each in flips.turns if each.stacks == turn.stacks and each.is_open]
             try:
-                turns[place] = self.answered(turn, beside, until)
+                found = self.answered(turn, beside, until)
             except OutOfTime:
                 break
-            write(self.project, Flips(turns=tuple(turns)))
-        return Flips(turns=tuple(turns))
+            turns = (*flips.turns[:place], found, *flips.turns[place + 1 :])
+            flips = write(self.project, Flips(turns=turns))
+        return flips
 
     def answered(self, turn: Turning, beside: Iterable[Turning], until: float) -> Turning:
         """The change with its release, or with the reason why there is none."""

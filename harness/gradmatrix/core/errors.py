@@ -83,12 +83,20 @@ def read_requirement(text: str) -> Requirement:
     """The requirement that ``text`` is, in a form that can be written and read again.
 
     Raises:
-        InvalidRequirement: if there is none: a string in a marker may hold what cannot be written
+        InvalidRequirement: if there is none: a string in a marker may hold what cannot be written,
+            and a version more digits than Python reads
         TypeError: if ``text`` is not a string
     """
-    from packaging.requirements import Requirement
+    from packaging.requirements import InvalidRequirement, Requirement
 
-    return Requirement(str(Requirement(text)))
+    try:
+        found = Requirement(str(Requirement(text)))
+        hash(found.specifier)  # reads every version
+    except InvalidRequirement:
+        raise
+    except ValueError as error:
+        raise InvalidRequirement(str(error)) from error
+    return found
 
 
 def check_requirement(path: Path, place: str, text: str) -> None:
@@ -133,3 +141,32 @@ def wrong(path: Path, what: str, cause: str = "", fix: str = "") -> UserError:
         cause=cause,
         next_step=f"{f'{fix},' if fix else f'correct {path.name}'} and run the command again",
     )
+
+
+def refuse_unwritable(path: Path | None) -> None:
+    """UserError if a file cannot be written at ``path``, before any work is done for it."""
+    why = obstacle(path) if path is not None else ""
+    if why:
+        raise UserError(
+            f"{path} cannot be written.",
+            cause=why,
+            next_step="name a file in a folder that exists and can be written to",
+        )
+
+
+def obstacle(path: Path) -> str:
+    """Why a file cannot be written at ``path``, found by writing one beside it; empty if it can."""
+    from tempfile import NamedTemporaryFile
+
+    folder = path.absolute().parent
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        if path.exists() and not path.is_file():
+            return "it is not an ordinary file"
+        if not folder.is_dir():
+            return "its folder does not exist"
+        with NamedTemporaryFile(dir=folder, prefix=f"{path.name}.", suffix=".partial"):
+            return ""
+    except OSError as error:
+        return (error.strerror or str(error)).lower()

@@ -9,12 +9,15 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from gradmatrix.core.observation import Frozen, Observation, Rate, rate_of
 from gradmatrix.core.outcomes import TRAINS, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 
 class Role(StrEnum):
@@ -109,6 +112,12 @@ class Variant(Frozen, frozen=True):
     needs: tuple[str, ...]
     cures: tuple[str, ...] = ()
     """The causes of a missing gradient that it is used against: words of ``judge.causes.Cause``."""
+    mends: tuple[str, ...] = ()
+    """The variants that it is for; empty if it is for all of them."""
+
+    def is_tested(self, failing: Container[str]) -> bool:
+        """Whether a stack on which the variants ``failing`` fail shows if it helps."""
+        return not self.mends or any(name in failing for name in self.mends)
 
 
 class Relation(Frozen, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -453,17 +454,23 @@ def remedy_for(
         scenario: the scenario whose variants come first.
         device: the device on which the variant must train.
     """
-    trained = {
-        (record.cell.scenario, record.cell.variant): record.cell
-        for record in records
-        if record.cell.stack == stack and record.cell.device == device and record.outcome == TRAINS
-    }
+    trained: dict[tuple[str, str], Cell] = {}
+    failing: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        cell = record.cell
+        if (cell.stack, cell.device) != (stack, device):
+            continue
+        if record.outcome == TRAINS:
+            trained[cell.scenario, cell.variant] = cell
+        else:
+            failing[cell.scenario].add(cell.variant)
     ordered = sorted(scenarios.values(), key=lambda each: each.name != scenario)
     for each in ordered:
         for variant in sorted(each.variants, key=lambda variant: variant.role is not Role.REMEDY):
-            cell = trained.get((each.name, variant.name))
-            if cause.value in variant.cures and cell is not None:
-                return Remedy(cell=cell, summary=variant.summary, same_stack=same_stack)
+            found = trained.get((each.name, variant.name))
+            helps = cause.value in variant.cures and variant.is_tested(failing[each.name])
+            if helps and found is not None:
+                return Remedy(cell=found, summary=variant.summary, same_stack=same_stack)
     return None
 
 

@@ -1486,9 +1486,12 @@ def not_updated(seen: Observation) -> Diagnosis | None:
         )
         return make_diagnosis(Cause.NEVER_STEPPED, module, step, line, led=led)
     kinds = " and ".join(sorted({p.dtype for p in still}))
+    rates = {parameter.learning_rate for parameter in still}
+    rate = next(iter(rates)) if len(rates) == 1 else None
+    low = f"at a learning rate of {rate:.3g} " if isinstance(rate, float) else ""
     line = (
-        f"{some_names(still)} got a gradient but kept the same value: the steps were too small for"
-        f" {kinds} and were rounded away{built_at}."
+        f"{some_names(still)} got a gradient but kept the same value: {low}the steps were too small"
+        f" for {kinds} and were rounded away{built_at}."
     )
     return make_diagnosis(Cause.ROUNDING, module, at, line, *say_what_learns(seen), led=led)
 

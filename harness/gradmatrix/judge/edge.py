@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CERTAIN = 0.999
 """The chance from which on an edge counts as found."""
 FAIR = 0.5
+MOST_NAMED = 3
+"""The most packages or releases that are named in the answer because they are in doubt."""
 
 
 class Search:
@@ -135,6 +137,7 @@ class Edge(Frozen, frozen=True, kw_only=True):
     """Two releases of a package between which the outcome changes."""
 
     package: str
+    """Packages that could not be told apart stand together: ``a + b``, so do their releases."""
     before: str | None
     """The last release that ends as the good side does; None if that has no such package."""
     before_released: dt.date | None = None
@@ -167,7 +170,30 @@ class Edge(Frozen, frozen=True, kw_only=True):
             if self.before
             else f"a side without {self.package}"
         )
-        return f"{before} and {self.after}{on(self.after_released)}"
+        return f"{before} and {self.after}{on(self.after_released)}{self.doubt}"
+
+    @property
+    def doubt(self) -> str:
+        """What may be the cause instead, after a comma; empty if everything else is equal."""
+        if self.several:
+            return ", and which of these packages it is could not be told"
+        doubt = ""
+        if self.between:
+            doubt = f", and {few(self.between)} between them could not be judged"
+        if self.also:
+            doubt += f", with which {few(self.also)} moved too"
+        return doubt
+
+    @property
+    def several(self) -> bool:
+        """Whether it stands for packages that could not be told apart."""
+        return " + " in self.package
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of ``names``, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def on(day: dt.date | None) -> str:

@@ -36,6 +36,8 @@ TRAINED = frozenset({TRAINS, DISAGREES})
 """Outcomes of cells that ran to their last step and learned."""
 SAME_SCRIPT = ("scenario", "steps", "threads", "device")
 """Inputs that must be the same, else a difference says nothing about the packages."""
+PROCESSORS = ("cpu", "gpu")
+"""Facts that must be the same too: the kernels of another processor add in another order."""
 
 
 def judged(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> list[Record]:
@@ -48,21 +50,27 @@ def judged(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> list
 
 def as_it_ran(record: Record) -> Record:
     """The record as it was before its relations were judged."""
-    return (
-        replace(record, outcome=TRAINS, passed=True, message="")
-        if record.outcome == DISAGREES
-        else record
-    )
+    if record.outcome == DISAGREES:
+        return replace(record, outcome=TRAINS, passed=True, message="")
+    return replace(record, message="") if record.outcome == TRAINS and record.message else record
 
 
 def judge(record: Record, agree: Iterable[Relation], by_cell: Mapping[Cell, Record]) -> Record:
-    """``record``, or the same with the outcome DISAGREES if it breaks a relation."""
+    """``record``, or the same with the outcome DISAGREES if it breaks a relation.
+
+    If the two ran on different processors, a difference is told and not judged.
+    """
     for relation in agree:
         if relation.second == record.cell.variant:
             other = by_cell.get(replace(record.cell, variant=relation.first))
             message = other and disagreement(relation, other, record)
-            if message:
-                return replace(record, outcome=DISAGREES, passed=False, message=message)
+            if other and message:
+                one, another = processors(other), processors(record)
+                if one == another:
+                    return replace(record, outcome=DISAGREES, passed=False, message=message)
+                record = replace(
+                    record, message=f"not judged: {message}, which ran on {one}, this on {another}"
+                )
     return record
 
 
@@ -78,6 +86,12 @@ def disagreement(relation: Relation, first: Record, second: Record) -> str | Non
     if first.observation is None or second.observation is None:
         return None
     return difference(relation, first.observation, second.observation)
+
+
+def processors(record: Record) -> str:
+    """The processors that a record ran on, as its observation names them."""
+    facts = record.observation.environment if record.observation is not None else {}
+    return ", ".join(facts[name] for name in PROCESSORS if facts.get(name)) or "an unknown one"
 
 
 def shared_inputs(record: Record) -> dict[str, str]:
@@ -158,10 +172,12 @@ def drift(baseline: Record, candidate: Record) -> Drift | None:
     """How far the losses of two records drift apart.
 
     Returns:
-        None if a side does not train, a loss is not finite, or the script, the steps, the threads
-        or the kind of machine are not the same.
+        None if a side does not train, a loss is not finite, or the script, the steps, the threads,
+        the kind of machine or its processors are not the same.
     """
     if not {baseline.outcome, candidate.outcome} <= TRAINED:
+        return None
+    if processors(baseline) != processors(candidate):
         return None
     if any(baseline.inputs.get(name) != candidate.inputs.get(name) for name in SAME_SCRIPT):
         return None

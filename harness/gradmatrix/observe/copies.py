@@ -47,6 +47,9 @@ class CopyWatch:
 
     def begin_step(self, optimizer: Any) -> None:
         """An optimizer begins a step. ZeRO 3 steps once for each group; the others are empty."""
+        if len(optimizer.param_groups) == 1:
+            self.part = False
+            return
         filled = {n for n, group in enumerate(optimizer.param_groups) if group["params"]}
         known = self._filled.get(id(optimizer), set())
         self.part = bool(known and filled) and known.isdisjoint(filled)

@@ -602,7 +602,9 @@ class Evidence:
         """
         severing = self.forward.severing
         modules = {id(module): module for module in self.forward.seen.values()}
-        modules.update((id(module), module) for module in list(self.forward.tree.known()))
+        tree = self.forward.tree
+        # a LightningModule is not called, and may have no parameters of its own
+        modules.update((id(module), module) for module in [*tree.known(), *tree.loose()])
         names = self._names(list(modules.values()))
         reached = self._reached_tensors
 

@@ -85,7 +85,11 @@ class LateWatch:
             self._low = self._low or self._begun(optimizer)
             self._low["frames"] = self._low["frames"] or self.made_by(optimizer)
             self._low["steps"] += 1
-        if self.audited(optimizer) or any(p.grad is not None for p in held_by(optimizer)):
+        if self.audited(optimizer) or any(
+            parameter.grad is not None
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        ):
             self._empty = None
             return
         self._empty = self._empty or self._begun(optimizer)

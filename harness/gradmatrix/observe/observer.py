@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 OFTEN = 64
 """A patient observer looks at each of this many steps, and then at every power of two."""
+UNHOOKED = [2, 2]
+"""The last release of torch in which torch.compile removes the hooks of an optimizer's step."""
 KEPT = 40
 """At most this many different messages are kept, not counting those about gradients."""
 OF_GRADIENTS = re.compile(r"grad|frozen|trainable|learning[ _]rate", re.IGNORECASE)
@@ -138,7 +140,7 @@ class Observer:
         self.updates.answered = self._answered
         self.updates.updated = self._updated
         self.forward.outermost = self._outermost
-        self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
+        self.backward.unscaled = self.scaler.unscaled
         self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
         self.evidence.reached = lambda leaves: self.parameters.copies.reached(
@@ -171,6 +173,8 @@ class Observer:
         self._undo.append(optim.register_optimizer_step_post_hook(self._after_step).remove)
         if self.device == "cuda":
             self._synchronize = torch.cuda.synchronize
+        if [int(number) for number in torch.__version__.split(".")[:2]] <= UNHOOKED:
+            self.backward.before = self._hook_again
         if not self.light:
             self._undo.append(self.messages.install())
             self._undo.append(self.scaler.install())
@@ -204,7 +208,7 @@ class Observer:
         self._undo.append(undo)
 
     def _hook_again(self) -> None:
-        """Put the step hooks on again: in torch 2.0 to 2.2 torch.compile removes them."""
+        """Put the step hooks on again."""
         from torch.optim import optimizer as optim
 
         for kind in self._kinds:

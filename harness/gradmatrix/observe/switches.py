@@ -179,8 +179,9 @@ class SwitchWatch:
         )
         entry.checkpoint = caller.f_code.co_name == "forward" and "ctx" in caller.f_code.co_varnames
         # The first pass of such a checkpoint has gradients off in any case.
-        healthy = any(each.checkpoint and each.fed for each in entries)
-        if not entry.on and (before or entry.checkpoint or healthy):
+        if not entry.on and (
+            before or entry.checkpoint or any(each.checkpoint and each.fed for each in entries)
+        ):
             self._describe(entry, caller)
             if len(self.log) < KEPT:
                 self.log.append(entry)

@@ -128,7 +128,14 @@ def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) ->
         summary=str(entry["summary"]),
         needs=own,
         cures=tuple(cures),
+        mends=_names(entry.get("mends", ()), name, path),
     )
+
+
+def _names(mends: object, name: str, path: Path) -> tuple[str, ...]:
+    if not isinstance(mends, (tuple, list)) or not all(isinstance(each, str) for each in mends):
+        raise _wrong(path, f"variant {name!r} mends {mends!r}, which is not a tuple of variants")
+    return tuple(mends)
 
 
 def _needs(entry: object, path: Path) -> tuple[str, ...]:

@@ -26,8 +26,12 @@ PROBE = (
 TORCH_VERSION = re.compile(r"^__version__.*?['\"](\d+)\.(\d+)", re.MULTILINE)
 
 
+MADE_BY = re.compile(r"^version(?:_info)? *= *3\.(\d+)", re.MULTILINE)
+"""The Python of a virtual environment, as venv and uv write it into ``pyvenv.cfg``."""
+
+
 class Probed(NamedTuple):
-    """A Python that was started."""
+    """What is known of a Python."""
 
     version: tuple[int, int]
     torch: str | None
@@ -112,7 +116,19 @@ def in_environment(folder: Path) -> Path:
 
 
 def probe(python: Path) -> Probed | None:
-    """What a Python says of itself; None if this is no Python."""
+    """What a Python says of itself; None if this is no Python.
+
+    It is not started if it belongs to a virtual environment in which torch lies: the script waits.
+    """
+    folder = python.parent.parent
+    try:
+        made_by = MADE_BY.search((folder / "pyvenv.cfg").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        made_by = None
+    if made_by is not None:
+        torch = folder / f"lib/python3.{made_by[1]}/site-packages/torch/__init__.py"
+        if torch.exists():
+            return Probed((3, int(made_by[1])), str(torch))
     try:
         ran = subprocess.run(
             [python, "-c", PROBE],

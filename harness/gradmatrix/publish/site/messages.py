@@ -29,7 +29,7 @@ from gradmatrix.publish.site.markup import in_words, page
 from gradmatrix.publish.site.tables import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gradmatrix.core.model import Scenario
     from gradmatrix.publish.claims.claims import Claim, Evidence, Judged
@@ -318,6 +318,10 @@ class Ended(NamedTuple):
     left_out: int
 
 
+Where = defaultdict[tuple[str, str], defaultdict[str, set[str]]]
+"""By scenario and device: the stacks, each with the variants that fail there."""
+
+
 class Tried(NamedTuple):
     """A remedy, tested on the stacks on which its scenario fails for a cause."""
 
@@ -346,17 +350,17 @@ def tried(view: View, cause: str, failing: Iterable[Row]) -> list[Tried]:
     The remedies are those of the scenarios that fail. If these have none, those of all scenarios
     are used. The ``failing`` cells have the newest stack first.
     """
-    where: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    anywhere: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    where: Where = defaultdict(lambda: defaultdict(set))
+    anywhere: Where = defaultdict(lambda: defaultdict(set))
     scenarios = view.table.scenarios.values()
     for row in failing:
-        where[row.scenario, row.device][row.stack] = None
+        where[row.scenario, row.device][row.stack].add(row.variant)
         for scenario in scenarios:
-            anywhere[scenario.name, row.device][row.stack] = None
+            anywhere[scenario.name, row.device][row.stack].add(row.variant)
     return looked_up(view, cause, where) or looked_up(view, cause, anywhere)
 
 
-def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, None]]) -> list[Tried]:
+def looked_up(view: View, cause: str, where: Where) -> list[Tried]:
     """Return the remedies of each scenario and device on some stacks."""
     return [
         found
@@ -367,16 +371,17 @@ def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, Non
 
 
 def of_scenario(
-    view: View, cause: str, scenario: Scenario, device: str, stacks: Iterable[str]
+    view: View, cause: str, scenario: Scenario, device: str, stacks: Mapping[str, set[str]]
 ) -> Iterable[Tried]:
-    """Yield the remedies of a scenario that were judged on one of the stacks."""
+    """Yield the remedies of a scenario that were judged where one of the failing variants fails."""
     for variant in scenario.variants:
         if cause not in variant.cures:
             continue
         place = (scenario.name, variant.name, device)
         rows = [
             row
-            for stack in stacks
+            for stack, failing in stacks.items()
+            if variant.is_tested(failing)
             if (row := view.row(stack, place)) is not None and row.passed is not None
         ]
         if rows:

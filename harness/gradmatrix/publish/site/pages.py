@@ -7,13 +7,13 @@ more than one package, so the other changed packages are always listed.
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from gradmatrix.core.model import SHOWN, Role
+from gradmatrix.core.model import SHOWN, Cell, Role
 from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.core.text import versioned
 from gradmatrix.publish.site import links, plots
@@ -54,6 +54,9 @@ MEBI = 2**20
 MOST_TURNS = 40
 """The most changes of a variant that its page lists, the newest ones."""
 Releases = dict[str, list["Lock"]]
+RATE = "steps/s"
+MOST_CHANGES = 8
+"""The most releases that the first page names because they changed something."""
 MOST_STACKS = 12
 """The most stacks of a release that its page names, the newest ones."""
 
@@ -128,6 +131,7 @@ def front_pages(
             coming=coming(view),
             pairs=pairs,
             lately=lately(history),
+            changes=newest_changes(view),
             regressed=standing(view, history),
             roles=ROLES,
             shown=SHOWN,
@@ -368,7 +372,7 @@ def course(view: View, line: Line, summary: str) -> Course:
         Spread(each / MEBI, each / MEBI, each / MEBI) if each is not None else None
         for each in memory
     ]
-    measured = (("Throughput", of_speed, "steps/s"), ("Peak memory", of_memory, "MiB"))
+    measured = (("Throughput", of_speed, RATE), ("Peak memory", of_memory, "MiB"))
     return Course(
         line=line,
         summary=summary,
@@ -395,7 +399,14 @@ def plotted(
         for where, value, row in zip(axis.titles, values, along, strict=False)
     ]
     return ready(
-        plots.along(values, failed, (f"{label}: {described}", unit), axis, titles)
+        plots.along(
+            values,
+            failed,
+            (f"{label}: {described}", unit),
+            axis,
+            titles,
+            connected=unit != RATE,  # stacks run at different times, on a machine that does more
+        )
     ), described
 
 
@@ -486,15 +497,81 @@ class Step(NamedTuple):
     turns: list[ReleaseTurn]
 
 
+class Behaviour(NamedTuple):
+    """A cell that ends differently from one release of a package on, found by running both."""
+
+    package: str
+    release: str
+    """The later of the two."""
+    released: dt.date | None
+    last: str
+    """The release before; empty if the change is that the package is there."""
+    cell: Cell
+    """On the newer of the two stacks between which it was looked for."""
+    was: str
+    now: str
+    doubt: str
+    """What may be the cause instead."""
+    alone: bool
+    """Whether no other package has to move with it."""
+
+    @property
+    def kind(self) -> str:
+        """In a word of maintainers."""
+        if TRAINS in (self.was, self.now):
+            return "fixed" if self.now == TRAINS else "broke"
+        return "changed"
+
+
+def behaviours(view: View) -> list[Behaviour]:
+    """Return what is known exactly, each change once, the newest releases first."""
+    found: dict[tuple[str, str, str, str], Behaviour] = {}
+    for turning in view.table.turnings:
+        scenario, variant, device = turning.cell.split("/")
+        cell = Cell(stack=turning.stacks[1], scenario=scenario, variant=variant, device=device)
+        for edge in turning.edges:
+            if edge.several:
+                continue
+            up = edge.newer == edge.after
+            was, now = edge.ends if up else edge.ends[::-1]
+            each = Behaviour(
+                edge.package,
+                edge.newer,
+                edge.after_released if up else edge.before_released,
+                (edge.before if up else edge.after) or "",
+                cell,
+                was.outcome,
+                now.outcome,
+                edge.doubt,
+                len(turning.edges) == 1,
+            )
+            found.setdefault((each.package, each.release, each.last, turning.cell), each)
+    by_cell = sorted(found.values(), key=lambda each: (each.cell.scenario, each.cell.variant))
+    return sorted(by_cell, key=lambda each: str(each.released or ""), reverse=True)
+
+
+def newest_changes(view: View) -> list[tuple[str, str, dt.date | None, list[tuple[str, int]]]]:
+    """Return the newest releases that changed something, with how many cells each did."""
+    grouped: dict[tuple[str, str, dt.date | None], list[str]] = defaultdict(list)
+    for each in behaviours(view):
+        grouped[each.package, each.release, each.released].append(each.kind)
+    return [
+        (*release, sorted(Counter(kinds).items()))
+        for release, kinds in list(grouped.items())[:MOST_CHANGES]
+    ]
+
+
 def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
-    """Yield the page of each main package."""
-    for name in SHOWN:
+    """Yield the page of each main package, and of each other one that changed something."""
+    exact = behaviours(view)
+    for name in dict.fromkeys((*SHOWN, *sorted({each.package for each in exact}))):
         releases = by_release(view, name)
         yield page(
             "package.html",
             f"packages/{name}.html",
             package=name,
             packages=SHOWN,
+            exact=[each for each in exact if each.package == name],
             releases=[
                 release(view, name, version, locks) for version, locks in reversed(releases.items())
             ],

@@ -112,8 +112,10 @@ def along(
     description: tuple[str, str],
     axis: Axis,
     titles: Sequence[str],
+    *,
+    connected: bool,
 ) -> str:
-    """Return a plot of a value for each stack: quartiles are bars, a line connects the medians.
+    """Return a plot of a value for each stack: quartiles are bars.
 
     Args:
         values: The values; None leaves a gap.
@@ -121,6 +123,7 @@ def along(
         description: The plot in words, and the unit.
         axis: The stacks.
         titles: What each stack shows if the pointer is on it.
+        connected: Whether a line connects the medians: they can be compared.
     """
     label, unit = description
     top = max((each.high for each in values if each is not None), default=0)
@@ -138,7 +141,7 @@ def along(
         spread.append(f"M{x:.1f} {y(value.low):.1f}V{y(value.high):.1f}")
         dots.append(f"M{x:.1f} {middle:.1f}h0")
         line.append(f"{'L' if joined == build else 'M'}{x:.1f} {middle:.1f}")
-        joined = build
+        joined = build if connected else None
     crosses = "".join(f"M{axis.x(place) - 2:.1f} {bottom - 2}l4 4m0-4l-4 4" for place in failed)
     high = bottom + BELOW
     content = (

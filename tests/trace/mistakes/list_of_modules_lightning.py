@@ -1,0 +1,27 @@
+# cause: not-registered
+# says: heads
+# library
+import lightning
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 8)
+        self.heads = [nn.Linear(8, 1)]  # here
+
+    def training_step(self, batch):
+        x, y = batch
+        return nn.functional.mse_loss(self.heads[0](torch.relu(self.body(x))), y)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+data = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), 4)
+quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", enable_model_summary=False, **quiet)
+trainer.fit(Model(), data)
