@@ -36,6 +36,7 @@ PAGES = (
     "stacks/*.html",
     "scenarios/*.html",
     "packages/*.html",
+    "answers/*.html",
     "cells/*.html",
 )
 """Each kind of page. If there are several of a kind, the longest one is tested, but the shortest of

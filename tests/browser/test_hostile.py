@@ -11,6 +11,9 @@ from msgspec.structs import replace
 from gradmatrix.core.model import Failure, LockedPackage, Role
 from gradmatrix.core.text import CONTROL, one_line, plain
 from gradmatrix.publish.publication import publish
+from gradmatrix.publish.rows import WARNING_LIMIT
+from gradmatrix.publish.site import links
+from gradmatrix.publish.site.messages import signature
 from gradmatrix.run.project import Project
 from tests.browser.conftest import Site, Tab
 from tests.browser.test_links import broken, pages, read
@@ -68,6 +71,7 @@ INJECTED = """
 ).map(element => element.outerHTML.slice(0, 200))
 """
 """Elements that none of our pages has."""
+ANSWERS = [links.answer(signature(text)) for text in (EVIL, EVIL[:WARNING_LIMIT], "first")]
 KINDS = (
     "index.html",
     "index.html#role=reported",
@@ -77,6 +81,7 @@ KINDS = (
     "claims.html",
     "history.html",
     "query.html",
+    *ANSWERS,
     "stacks/first.html",
     "stacks/second.html",
     "stacks/torn.html",

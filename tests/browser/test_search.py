@@ -59,21 +59,37 @@ def test_it_is_found_from_the_first_page(anywhere: Tab) -> None:
     assert MESSAGE in best(page)
 
 
-def test_cells_and_remedies_are_found(tab: Tab, site: Site) -> None:
-    """The cells of the newest stacks are listed, and remedies that train."""
+def test_the_answer_has_the_cells_and_the_remedies(tab: Tab, site: Site) -> None:
+    """A result leads there: to the cells of the newest stacks, and to remedies that train."""
     page = tab.open(f"errors.html#q={MESSAGE}")
-    found = page.locator("#found article").first
+    page.locator("#found article").first.get_by_role("link", name=MESSAGE).click()
+    page.wait_for_url("**/answers/*.html")
     stack = site.matrix.stacks[-1].name
     expected = {row.cell for row in site.rows if row.stack == stack and MESSAGE in row.message}
     anchors = {f"{stack}.html#{cell.scenario}-{cell.variant}-{cell.device}" for cell in expected}
     links = [
         link.get_attribute("href") or ""
-        for link in found.locator(f"a[href*='cells/{stack}.html']").all()
+        for link in page.locator(f"main a[href*='cells/{stack}.html']").all()
     ]
     assert set() == anchors - {link.rpartition("/")[2] for link in links}
-    found.locator(".remedies td:nth-of-type(1) a").first.click()
+    page.locator("summary", has_text="What was tried").first.click()
+    page.locator(".remedies td:nth-of-type(1) a").first.click()
     page.wait_for_url("**/cells/*.html*")
     assert "✓ trains" in page.locator(":target .verdict").inner_text()
+
+
+def test_a_situation_is_chosen_and_its_code_copied(anywhere: Tab) -> None:
+    """The answer begins with the situations; a button copies the lines that mend one."""
+    page = anywhere.open(f"errors.html#q={MESSAGE}")
+    page.locator("#found article").first.get_by_role("link", name="LoRA, or frozen").click()
+    page.wait_for_url("**/answers/*.html#checkpoint-inputs")
+    assert MESSAGE in page.title()
+    code = page.locator(":target .mend pre").inner_text()
+    page.locator(":target .mend").get_by_role("button", name="Copy").click()
+    assert "use_reentrant" in code
+    page.get_by_role("status").get_by_text("The code is copied.").wait_for()
+    assert code == page.evaluate("navigator.clipboard.readText()")
+    assert "gradmatrix trace train.py" in page.locator("main").inner_text()
 
 
 @pytest.mark.parametrize(
@@ -154,15 +170,39 @@ def test_hostile_searches_do_nothing(tab: Tab, pasted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [MESSAGE, TRACEBACK, "learning rate 0", "nan loss", "grad_fn", "zebra", "gradients 2.5"],
+    ("asked", "is_known"),
+    [
+        (MESSAGE, True),
+        (TRACEBACK, True),
+        (f"\x1b[31mUserWarning: 报错{MESSAGE[:-9]}\x1b[0m\n{UNKNOWN}", True),
+        ("learning rate 0", True),
+        ("nan loss", True),
+        ("grad_fn", True),
+        ("gradients 2.5", True),
+        ("'CheckpointErr", False),
+        ("please use the `tokenizer` instead of None, requires_grad", False),
+        ("zebra", False),
+        (UNKNOWN, False),
+    ],
 )
-def test_the_terminal_gives_the_same_answers(tab: Tab, asked: str) -> None:
+def test_the_terminal_gives_the_same_answers(tab: Tab, asked: str, is_known: bool) -> None:
     """``gradmatrix why`` has the search in Python."""
     page = tab.open(f"errors.html#q={quote(asked)}")
-    texts, others, found = (
-        [each.get_attribute("data-text") or "" for each in page.locator(place).all()]
-        for place in ("#everything article", "#everything .also [data-text]", "#matches article")
+    texts, errors, found, guesses = (
+        [each.get_attribute("data-text") or "" for each in page.locator(f"{place} article").all()]
+        for place in ("#everything", "#errors", "#matches", "#guesses")
     )
-    assert found == [texts[number] for number in Search(texts, others).best(asked)[:20]]
-    assert bool(found) is (asked not in {"zebra", UNKNOWN})
+    best = Search(texts, len(errors)).best(asked)
+    assert (found, guesses) == tuple(
+        [texts[number] for number in numbers[:20]] for numbers in (best.found, best.guesses)
+    )
+    assert bool(found) is is_known
+
+
+def test_a_message_that_is_nearly_known_is_a_guess(tab: Tab) -> None:
+    """The page says so, and what to run instead."""
+    page = tab.open("errors.html#q=please use the `tokenizer` instead of None, requires_grad")
+    assert page.locator("#guesses article").count() == 3
+    assert "gradmatrix trace train.py" in page.locator("#found-guesses").inner_text()
+    assert page.get_by_role("status").inner_text().endswith("The nearest ones are guesses.")
+    assert page.locator("#everything").is_visible()

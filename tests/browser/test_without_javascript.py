@@ -58,7 +58,18 @@ def test_every_error_can_be_read(quiet: Tab) -> None:
     ).first.is_visible()
 
 
-@pytest.mark.parametrize("kind", ["stacks", "scenarios", "packages", "cells"])
+def test_an_answer_reads_well(quiet: Tab) -> None:
+    """Its situations are links, and its code can be selected. No button does nothing."""
+    page = quiet.open("errors.html")
+    page.get_by_role("link", name="element 0 of tensors does not require grad").first.click()
+    page.wait_for_url("**/answers/element-*.html")
+    page.get_by_role("link", name="Everything is frozen").click()
+    target = page.locator(":target")
+    assert "model.requires_grad_(True)" in target.locator("pre").first.inner_text()
+    assert page.locator("button").count() == 0
+
+
+@pytest.mark.parametrize("kind", ["stacks", "scenarios", "packages", "answers", "cells"])
 def test_every_kind_of_page_can_be_read(quiet: Tab, site: Site, kind: str) -> None:
     """It has a heading and text."""
     path = next((site.folder / kind).rglob("*.html")).relative_to(site.folder).as_posix()

@@ -173,6 +173,23 @@ def test_why_finds_a_message(root: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "No message of the matrix matches" in capsys.readouterr().out
 
 
+def test_why_finds_a_message_in_a_log(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Colours, numbers and other words do not matter. What is only near is called a guess."""
+    message = "RuntimeError: element 0 of tensors does not require grad"
+    Project.at(root).store.append(
+        make_record("step:no-grad-fn", make_cell("first", "sums"), passed=False, message=message)
+    )
+    log = "\x1b[31m训练报错 UserWarning: element 7 of\n tensors does not require gra\x1b[0m 怎么办"
+    assert 0 == main(["why", log, "--root", str(root)])
+    assert message == capsys.readouterr().out.splitlines()[0]
+    assert 1 == main(["why", "which tensors have an element", "--root", str(root)])
+    assert [
+        "No message of the matrix matches. gradmatrix trace SCRIPT looks at your own script.",
+        "The nearest messages, which are guesses:",
+        f"  {message}",
+    ] == capsys.readouterr().out.splitlines()
+
+
 def test_all_runs_every_stack(root: Path) -> None:
     """Without --all, only the core stacks run."""
     main(["run", "--root", str(root), "--all", "--no-table"])

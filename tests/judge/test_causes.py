@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 import pytest
@@ -170,3 +171,11 @@ def test_an_explanation_has_six_lines_at_most(lines: int) -> None:
 def test_an_explanation_without_advice_is_the_diagnosis() -> None:
     """There is no advice about an exception of a library."""
     assert ("It broke.",) == explain(diagnosis(Cause.EXCEPTION, "It broke."), None)
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_the_code_that_mends_a_cause_is_code(cause: Cause) -> None:
+    """Readers copy it. Every cause but an exception has a situation in their words."""
+    ast.parse(cause.mend)
+    assert bool(cause.situation) is (cause is not Cause.EXCEPTION)
+    assert cause.situation == cause.situation.strip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from posixpath import dirname, join, normpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -14,15 +14,21 @@ from gradmatrix.compare.history import History
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import TABLE
+from gradmatrix.judge.causes import Cause
+from gradmatrix.judge.edge import Edge, End, Flips, Turning
 from gradmatrix.judge.history import Entry
 from gradmatrix.publish.claims import claims
 from gradmatrix.publish.formats import FORMATS
+from gradmatrix.publish.site import links
+from gradmatrix.publish.site.messages import signature
+from gradmatrix.run.plan import lock_input
 from tests.factories import (
     DAY,
     NOON,
     make_cell,
     make_checkpoint,
     make_lock,
+    make_observation,
     make_scenario,
     make_stopped,
     make_variant,
@@ -30,8 +36,12 @@ from tests.factories import (
 )
 from tests.sites import HOSTILE, NEW, OLD, SUMS, Page, cell, sample, site_of
 
+if TYPE_CHECKING:
+    from gradmatrix.core.model import Record
+
 ELSEWHERE = ("records/", "locks/", "feed.xml", *FORMATS)
 """What stands beside the pages and is written by others."""
+END = End(name="torch", outcome="trains", gradient="flowing", message="", why=())
 
 
 @pytest.fixture(scope="module")
@@ -327,15 +337,133 @@ def test_an_error_names_every_remedy_with_the_stacks_on_which_it_trains() -> Non
         *(cell(stack, name) for stack in ("old", "new") for name in ("unrelated", "other")),
     ]
     later = make_lock("later", as_of=DAY + dt.timedelta(days=1))
-    text = Page(site_of(records, [OLD, NEW, later], scenario)["errors.html"]).text.partition(
-        "Errors and findings"
-    )[2]
-    remedies = text.partition("does not train on")[2].partition("Cells with")[0]
+    site = site_of(records, [OLD, NEW, later], scenario)
+    text = Page(answer_in(site, "element-")).text
+    assert "What was tried: 1 of 3 remedies train on every stack that fails" in text
+    remedies = text.partition("does not train on")[2].partition("Cells:")[0]
     assert (
         "sums good what good means ✓ 2 of 2 stacks new , old – "
         "some what some means ◐ 1 of 2 stacks old ✗ step:exception new "
         "bad what bad means ✗ 0 of 2 stacks ✗ step:no-grad-fn new , old"
     ) == remedies.strip()
+
+
+def answer_in(site: dict[str, str], beginning: str) -> str:
+    """The only answer whose address begins so."""
+    [path] = [path for path in site if path.startswith(f"answers/{beginning}")]
+    return site[path]
+
+
+def reported(stack: str, outcome: str = "step:no-grad-fn", **fields: object) -> Record:
+    """A report about LoRA with checkpointing, as it ends on a stack."""
+    if outcome == "trains":
+        return cell(stack, "reported", role=Role.REPORTED)
+    seen = make_stopped(lost=(make_checkpoint(),))
+    text: dict[str, Any] = {
+        "message": "RuntimeError: element 0 of tensors",
+        "observation": seen,
+        **fields,
+    }
+    return cell(stack, "reported", outcome, role=Role.REPORTED, **text)
+
+
+def test_an_answer_has_the_situation_the_code_and_the_releases() -> None:
+    """Its title is the message, and what a reader can run to be sure is on it."""
+    html = answer_in(site_of([reported("old"), reported("new", "trains")], [OLD, NEW], SUMS), "")
+    page = Page(html)
+    assert "<title>RuntimeError: element 0 of tensors – gradmatrix</title>" in html
+    for words in (
+        f"Which is yours? {Cause.CHECKPOINT_INPUTS.situation} 1 cell on 1 stack",
+        " ".join(Cause.CHECKPOINT_INPUTS.mend.split()),
+        "sums/reported : fails in this way up to torch 2.5.0, trains from torch 2.10.0 on.",
+        "gradmatrix trace train.py",
+    ):
+        assert words in page.text
+    assert {"#checkpoint-inputs", "../cells/old.html#sums-reported-cpu"} <= set(page.links)
+    assert "checkpoint-inputs" in page.anchors
+
+
+def test_releases_are_named_in_the_direction_in_which_they_changed_it() -> None:
+    """A newer release may be the one that fails."""
+    site = site_of([reported("old", "trains"), reported("new")], [OLD, NEW], SUMS)
+    expected = "trains up to torch 2.5.0, fails in this way from torch 2.10.0 on."
+    assert expected in Page(answer_in(site, "element")).text
+
+
+def test_stacks_that_no_package_separates_are_compared_with_the_nearest_one() -> None:
+    """What differs there may be the reason."""
+    later = make_lock("later", versions={"torch": "2.5.0", "peft": "1.0"}, as_of=NEW.as_of)
+    records = [reported("old"), reported("new", "trains"), reported("later", "trains")]
+    expected = "fails in this way on 1 of 3 stacks (old); later trains, with peft 1.0 in place of"
+    text = Page(answer_in(site_of(records, [OLD, NEW, later], SUMS), "element")).text
+    assert expected in text
+
+
+def test_what_was_found_by_bisection_stands_on_the_answer() -> None:
+    """It names the exact releases."""
+    found = Turning(
+        cell="sums/reported/cpu",
+        stacks=("old", "new"),
+        locks=(lock_input(OLD), lock_input(NEW)),
+        outcomes=("step:no-grad-fn", "trains"),
+        edges=(
+            Edge(package="torch", before="2.6.1", after="2.6.0", ends=(END, END), moved=("torch",)),
+        ),
+    )
+    site = site_of(
+        [reported("old"), reported("new", "trains")],
+        [OLD, NEW],
+        SUMS,
+        flips=Flips(turns=(found,)),
+    )
+    assert "It changes between torch 2.6.1 and 2.6.0." in Page(answer_in(site, "")).text
+
+
+def test_the_address_of_an_answer_does_not_depend_on_numbers_or_other_messages() -> None:
+    """So a link stays. Names of parameters do not count either."""
+    one, other = (
+        site_of([reported("new", message=text), *more], [NEW], SUMS)
+        for text, more in (
+            ("ValueError: 3 of 4 trainable parameters got no gradient: a.weight", []),
+            (
+                "ValueError: 7 of 9 trainable parameters got no gradient: b, c",
+                [cell("new", "plain")],
+            ),
+        )
+    )
+    assert [path for path in one if "answers/" in path] == [
+        path for path in other if "answers/" in path
+    ]
+
+
+def test_a_warning_of_cells_that_train_says_that_nothing_is_wrong() -> None:
+    """What fails with it has another reason, unless the warning names a problem of training."""
+    for text, is_named in (("`old` is deprecated", False), ("Gradients will be None", True)):
+        warned = (make_warned(text),)
+        records = [
+            cell("new", "plain", observation=make_observation(warnings=warned)),
+            reported("new", observation=make_stopped(lost=(make_checkpoint(),), warnings=warned)),
+        ]
+        site = site_of(records, [NEW], SUMS)
+        page = Page(site[links.answer(signature(text))])
+        assert "trains-all-the-same" in page.anchors
+        assert ("checkpoint-inputs" in page.anchors) is is_named
+        assert ("Not all cells with it train" in page.text) is not is_named
+
+
+def test_what_a_scenario_prints_has_no_answer() -> None:
+    """It is listed where no search looks."""
+    warned = (make_warned("loss of 7 in this step"), make_warned("another library is old"))
+    site = site_of(
+        [cell("new", "plain", observation=make_observation(warnings=warned))],
+        [NEW],
+        SUMS,
+        source='import warnings\nwarnings.warn(f"loss of {loss} in this step")\n',
+    )
+    assert ["answers/another-library-is-old"] == [
+        path.rpartition("-")[0] for path in site if path.startswith("answers/")
+    ]
+    assert "loss of 7 in this step" in Page(site["errors.html"]).text
 
 
 def test_cells_that_do_not_fail_are_counted_separately() -> None:

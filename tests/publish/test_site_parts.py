@@ -145,7 +145,8 @@ def test_a_message_gathers_its_cells_by_cause() -> None:
         for stack in ("a", "b")
         for name in ("plain", "other")
     ]
-    [error], [warning] = messages(view_of(records, [make_lock("a"), make_lock("b")], scenario))
+    said = messages(view_of(records, [make_lock("a"), make_lock("b")], scenario))
+    [error], [warning] = said.errors, said.warnings
     assert ("element 0 of", 4, 4) == (error.text, error.cells, error.failing)
     assert ["other", "plain"] == [variant.variant for variant in error.causes[0].variants]
     assert ["b", "a"] == [each.stack for each in error.causes[0].variants[0].rows]
@@ -155,7 +156,7 @@ def test_a_message_gathers_its_cells_by_cause() -> None:
 def test_what_was_not_judged_has_no_message() -> None:
     """A missing feature is no error."""
     record = make_record("setup:unsupported", make_cell(), passed=None, message="needs trl")
-    assert ([], []) == messages(view_of([record], [make_lock()], SCENARIO))
+    assert ([], [], []) == messages(view_of([record], [make_lock()], SCENARIO))
 
 
 @pytest.mark.parametrize(("good", "expected"), [(3, ("p", "✓")), (1, ("h", "◐")), (0, ("f", "✗"))])

@@ -104,6 +104,10 @@ class MessageCause(Frozen, frozen=True):
     cells: int
     example: str
     """``STACK/SCENARIO/VARIANT`` of its newest cell."""
+    situation: str
+    """When it happens, in the words of readers; empty if that has no short answer."""
+    mend: str
+    """The lines of code that mend it; empty if that depends on more."""
     why: tuple[str, ...]
     tried: tuple[Tried, ...]
 
@@ -124,6 +128,8 @@ class FoundMessages(Frozen, frozen=True, kw_only=True):
 
     schema: Literal[1] = 1
     messages: tuple[FoundMessage, ...]
+    guesses: tuple[FoundMessage, ...] = ()
+    """The nearest messages, if none matches."""
 
 
 def found_message(message: Message) -> FoundMessage:
@@ -133,6 +139,8 @@ def found_message(message: Message) -> FoundMessage:
             cause=cause.cause,
             cells=cause.cells,
             example=f"{cause.newest.stack}/{cause.newest.scenario}/{cause.newest.variant}",
+            situation=cause.row.situation if cause.row is not None else "",
+            mend=cause.row.mend if cause.row is not None else "",
             why=tuple(cause.why),
             tried=tuple(
                 Tried(

@@ -15,19 +15,19 @@ from rich.table import Table
 from rich.text import Text
 
 from gradmatrix.cli.documents import FoundMessages, found_message, reproduced_cell
-from gradmatrix.cli.history import judged_claims
+from gradmatrix.cli.history import newest_table
 from gradmatrix.cli.options import print_bytes, print_json
 from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
 from gradmatrix.core.errors import refuse_unwritable
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_DEVICE, Outcome
-from gradmatrix.core.text import counted, one_line, tally, versioned
+from gradmatrix.core.text import counted, one_line, plain, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
+from gradmatrix.publish.publication import sources_of
 from gradmatrix.publish.rows import rows_of
-from gradmatrix.publish.search import Search
-from gradmatrix.publish.site.messages import messages, searched, text_of
+from gradmatrix.publish.site.messages import messages
 from gradmatrix.publish.site.tables import View
 from gradmatrix.run import lookup
 from gradmatrix.run.plan import observer_digest
@@ -104,25 +104,32 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
 
 def find_message(query: str, project: Project, console: Console, *, as_json: bool) -> int:
     """Show the messages of the matrix that match a pasted one; returns 1 if there is none."""
-    table, claims = judged_claims(project)
-    view = View(table)
-    known = [message for kind in messages(view) for message in kind]
-    others = [*(each.text for each in searched(view)), *(text_of(each.claim) for each in claims)]
-    best = Search([message.text for message in known], others).best(query)
+    table = newest_table(project)
+    said = messages(View(table), sources_of(project, table).values())
+    best = said.search.best(query)
+    known = [found_message(said.known[number]) for number in best.found or best.guesses]
     if as_json:
-        matching = tuple(found_message(known[number]) for number in best)
-        print_json(FoundMessages(messages=matching))
-        return 0 if best else 1
-    if not best:
+        is_known = bool(best.found)
+        print_json(
+            FoundMessages(
+                messages=tuple(known) if is_known else (), guesses=() if is_known else tuple(known)
+            )
+        )
+        return 0 if best.found else 1
+    if not best.found:
         console.print(
             "No message of the matrix matches. gradmatrix trace SCRIPT looks at your own script.",
             soft_wrap=True,
         )
+        if known:
+            console.print("The nearest messages, which are guesses:")
+        for each in known:
+            console.print(Text(f"  {each.text}"), soft_wrap=True)
         return 1
-    for number in best[:MOST_MESSAGES]:
-        show_message(found_message(known[number]), console)
-    if len(best) > MOST_MESSAGES:
-        more = counted(len(best) - MOST_MESSAGES, "other message")
+    for each in known[:MOST_MESSAGES]:
+        show_message(each, console)
+    if len(known) > MOST_MESSAGES:
+        more = counted(len(known) - MOST_MESSAGES, "other message")
         console.print(f"{more} of the matrix share words with it. More words narrow it down.")
     console.print("Which cause is yours? gradmatrix trace SCRIPT looks at your own script.")
     return 0
@@ -142,8 +149,12 @@ def show_message(message: FoundMessage, console: Console) -> None:
                  f"{cause.example}"),
             soft_wrap=True,
         )  # fmt: skip
+        if cause.situation:
+            console.print(Text(f"    {plain(cause.situation)}", style="bold"), soft_wrap=True)
         for line in cause.why:
             console.print(Text(f"    {one_line(line)}"), soft_wrap=True)
+        for line in cause.mend.splitlines():
+            console.print(Text(f"      {line}", style="cyan"), soft_wrap=True)
         for tried in cause.tried:
             console.print(
                 Text(f"    {tried.mark} {tried.scenario}/{tried.variant}: {tried.summary}; "

@@ -56,6 +56,10 @@ ADVICE = {
         "Call scaler.step(optimizer) and then scaler.update() once in each step; unscale_ comes at"
         " most once before them."
     ),
+    r"unscale FP16 gradients": (
+        "Keep the weights in float32, such as model.float(), and compute under autocast: a"
+        " GradScaler does not take gradients in float16."
+    ),
     r"finished reduction in the prior iteration": (
         "Some parameters took no part in the loss: use their output in the loss, freeze them, or"
         " give DistributedDataParallel find_unused_parameters=True."

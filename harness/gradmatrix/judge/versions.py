@@ -204,8 +204,13 @@ def bounds_here(
         for bound in separating
         if bound.explains(here[bound.package])
     ]
+    return of_needed(found, needs)
+
+
+def of_needed(bounds: Sequence[Bound], needs: Iterable[str]) -> tuple[Bound, ...]:
+    """The bounds of packages that a variant needs, if there are any; the first ones."""
     asked = {canonicalize_name(Requirement(text).name) for text in needs}
-    return tuple([bound for bound in found if bound.package in asked] or found)[:MOST_BOUNDS]
+    return tuple([each for each in bounds if each.package in asked] or bounds)[:MOST_BOUNDS]
 
 
 def separate(

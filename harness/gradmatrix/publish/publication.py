@@ -57,7 +57,17 @@ _PROJECTS: dict[Paths, Project] = {}
 """The projects of this process, so that it reads scenarios and matrix.toml only once."""
 PAGES = "site/pages.txt"
 """The list of all written pages. The next publication deletes those that it does not write."""
-FOLDERS = ("cells", "stacks", "scenarios", "packages", "site", "records", "locks", "history")
+FOLDERS = (
+    "answers",
+    "cells",
+    "stacks",
+    "scenarios",
+    "packages",
+    "site",
+    "records",
+    "locks",
+    "history",
+)
 """The folders in ``results/`` that a publication writes to."""
 PARTIAL = re.compile(r".+\.\w+\.\d+\.partial")
 """The name of a file that is being written."""
@@ -222,18 +232,22 @@ def write_site(
     if project.locks_folder.parent != project.results:
         copy_locks(project, table)
     known = history.load(project.history_folder)
-    sources_of = {
-        s.name: (project.root / s.path).read_text(encoding="utf-8")
-        for s in table.scenarios.values()
-    }
     files = chain(
-        all_pages(results, history=known, source_of=sources_of),
+        all_pages(results, history=known, source_of=sources_of(project, table)),
         [("feed.xml", feed(known, base_url))],
     )
     written = sorted({*pages, *write(project.results, files)})
     for path in pages_in(project.results).difference(written):
         (project.results / path).unlink(missing_ok=True)
     write_atomically(project.results / PAGES, "".join(f"{path}\n" for path in written).encode())
+
+
+def sources_of(project: Project, table: Table) -> dict[str, str]:
+    """Return the text of each scenario, by name."""
+    return {
+        s.name: (project.root / s.path).read_text(encoding="utf-8")
+        for s in table.scenarios.values()
+    }
 
 
 def copy_locks(project: Project, table: Table) -> None:

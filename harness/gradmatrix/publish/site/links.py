@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ NUMBER = re.compile(r"(?<=-)\d+$")
 """The number of a signal or exit code. One sentence explains all numbers."""
 CLAIMS, ERRORS, HISTORY, QUERY = "claims.html", "errors.html", "history.html", "query.html"
 PAIRWISE = "pairwise.html"
+KIND = re.compile(r"^[\w.]*(?:error|warning|exception): ")
+"""The name of an exception before its message, in small letters."""
+LONGEST_NAME = 70
 
 
 @lru_cache(maxsize=65536)
@@ -55,6 +59,14 @@ def variant(scenario_name: str, name: str) -> str:
 def package(name: str) -> str:
     """Return the page of a package."""
     return f"packages/{quoted(name)}.html"
+
+
+@lru_cache(maxsize=4096)
+def answer(signature: str) -> str:
+    """Return the page of a message, whose address stays: it follows from its signature alone."""
+    words = "-".join(re.findall(r"[a-z_]+", KIND.sub("", signature)))[:LONGEST_NAME].strip("-")
+    digits = hashlib.sha256(signature.encode(errors="replace")).hexdigest()[:6]
+    return f"answers/{words or 'message'}-{digits}.html"
 
 
 def evidence_page(stack_name: str) -> str:

@@ -1,19 +1,29 @@
 """The error messages, with the remedies that were tested, and the claims.
 
-``errors.html`` lists every distinct error and warning with its cells, causes and remedies, and has
-a search. ``claims.html`` lists what people published, with the cells that support or contradict it.
+``errors.html`` lists every distinct error and warning and has a search. Each has a page of its own,
+with its causes, cells and remedies: see ``answers.py``. ``claims.html`` lists what people
+published, with the cells that support or contradict it.
+
+What a scenario itself prints or checks is nobody's error: it is listed, and not searched.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from gradmatrix.core.model import Role
+from gradmatrix.core.outcomes import DISAGREES
 from gradmatrix.core.text import one_line
+from gradmatrix.judge import causes
+from gradmatrix.judge.verdict import NAMES_THE_PROBLEM
 from gradmatrix.publish.claims.claims import Verdict
+from gradmatrix.publish.search import RULES, Search
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import in_words, page
 from gradmatrix.publish.site.tables import shown
@@ -38,6 +48,10 @@ VARIES = re.compile(r"0x[0-9a-f]+|(?:(?<!\S)-)?\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", 
 """What differs between occurrences of the same message: numbers, versions, addresses."""
 MOST_STACKS = 6
 """The most stacks of a variant that are named, the newest ones."""
+PARAMETERS = re.compile(r"(\d+ of \d+ trainable parameters[^:]*): .*")
+"""A finding of ours, which ends with the names of parameters."""
+OWN = 0.45
+"""A text of which a scenario's source has so many letters is the scenario's own."""
 
 
 class Variant(NamedTuple):
@@ -62,6 +76,13 @@ class Cause(NamedTuple):
     cells: int
     tried: Sequence[Tried]
     """The remedies, tested on the stacks on which cells with this message and cause fail."""
+    failing: Sequence[Row]
+    """The cells that fail, those of the newest stack first."""
+
+    @property
+    def row(self) -> causes.Cause | None:
+        """Its row in the table of causes."""
+        return next((each for each in causes.Cause if each.value == self.cause), None)
 
     @property
     def why(self) -> Sequence[str]:
@@ -83,6 +104,24 @@ class Message(NamedTuple):
     failing: int
     telling: int
     """The number of cells of a misuse that pass: the stack reports the mistake."""
+    aside: bool = False
+    """Whether it is a warning that does not name a problem of training."""
+
+    @property
+    def answers(self) -> Sequence[Cause]:
+        """The causes that its page explains. A warning beside training is not why cells fail."""
+        trains = [cause for cause in self.causes if not cause.cause]
+        return trains if self.aside and trains else self.causes
+
+    @property
+    def others(self) -> Sequence[Cause]:
+        """The causes that its page only names."""
+        return [cause for cause in self.causes if cause not in self.answers]
+
+    @property
+    def path(self) -> str:
+        """The address of its page."""
+        return links.answer(signature(self.text))
 
     @property
     def training(self) -> int:
@@ -110,14 +149,13 @@ def text_of(claim: Claim) -> str:
     return f"{claim.scenario} {claim.id} {claim.says}"
 
 
-def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
+def messages_page(view: View, claims: Sequence[Judged], said: Messages) -> tuple[str, bytes]:
     """Return errors.html. Its search finds claims and variants too."""
-    errors, warnings = messages(view)
     return page(
         "errors.html",
         links.ERRORS,
-        errors=errors,
-        warnings=warnings,
+        known=said,
+        rules=msgspec.json.encode(RULES).decode(),
         variants=list(searched(view)),
         claims=[Marked(judged, KINDS[judged.verdict]) for judged in claims],
         text_of=text_of,
@@ -136,19 +174,78 @@ def searched(view: View) -> Iterator[Found]:
                 yield Found(newest, variant.summary, kind, word)
 
 
-def messages(view: View) -> tuple[list[Message], list[Message]]:
-    """Return the messages and the warnings of all judged cells, the most frequent first."""
+class Messages(NamedTuple):
+    """What all judged cells said, the most frequent first."""
+
+    errors: list[Message]
+    warnings: list[Message]
+    own: list[Message]
+    """What scenarios print, and how variants differ that should agree."""
+
+    @property
+    def search(self) -> Search:
+        """The search for a message; its numbers count the errors and then the warnings."""
+        return Search((each.text for each in self.known), len(self.errors))
+
+    @property
+    def known(self) -> list[Message]:
+        """What a user's own script may say too."""
+        return [*self.errors, *self.warnings]
+
+
+def messages(view: View, sources: Iterable[str] = ()) -> Messages:
+    """Return the messages of all judged cells.
+
+    Args:
+        view: The matrix.
+        sources: The texts of the scenarios.
+    """
     said: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     warned: dict[str, list[tuple[str, Row]]] = defaultdict(list)
+    own: dict[str, list[tuple[str, Row]]] = defaultdict(list)
+    wording = wording_of(sources)
     for lock in view.newest_first:
         for row in view.cells.get(lock.stack, {}).values():
             if row.passed is None:
                 continue
             if row.message:
-                said[signature(row.message)].append((row.message, row))
+                checked = row.outcome == DISAGREES or row.raised == "AssertionError"
+                is_own = checked or (bool(row.raised) and is_worded(row.message, wording))
+                text = PARAMETERS.sub(r"\1", row.message)
+                (own if is_own else said)[signature(text)].append((text, row))
             for text in row.warnings:
-                warned[signature(text)].append((text, row))
-    return in_order(view, said), in_order(view, warned)
+                (own if is_worded(text, wording) else warned)[signature(text)].append((text, row))
+    warnings = [
+        each._replace(aside=not NAMES_THE_PROBLEM.search(each.text))
+        for each in in_order(view, warned)
+    ]
+    return Messages(in_order(view, said), warnings, in_order(view, own))
+
+
+def wording_of(sources: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern of the phrases in the strings of scripts, but not of their docstrings."""
+    phrases: set[str] = set()
+    for source in sources:
+        try:
+            nodes = list(ast.walk(ast.parse(source)))
+        except (SyntaxError, ValueError):
+            continue
+        prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        phrases |= {
+            one_line(node.value)
+            for node in nodes
+            if isinstance(node, ast.Constant) and id(node) not in prose
+            if isinstance(node.value, str) and " " in node.value
+        }
+    longest_first = sorted(filter(None, phrases), key=lambda each: (-len(each), each))
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+@lru_cache(maxsize=65536)
+def is_worded(text: str, wording: re.Pattern[str]) -> bool:
+    """Whether most letters of a text come from phrases of ``wording``."""
+    left, every = (sum(map(str.isalpha, each)) for each in (wording.sub("", text), text))
+    return every - left > OWN * every
 
 
 @lru_cache(maxsize=65536)
@@ -170,11 +267,11 @@ def message(view: View, occurrences: Sequence[tuple[str, Row]]) -> Message:
     by_cause: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_cause[reason(row)].append(row)
-    causes = [cause_of(view, name, members) for name, members in by_cause.items()]
+    found = [cause_of(view, name, members) for name, members in by_cause.items()]
     return Message(
         text=one_line(occurrences[0][0]),
         outcomes=[outcome for outcome, _ in Counter(row.outcome for row in rows).most_common()],
-        causes=sorted(causes, key=lambda each: -each.cells),
+        causes=sorted(found, key=lambda each: (-len(each.failing), not each.cause, -each.cells)),
         cells=len(rows),
         failing=sum(row.passed is False for row in rows),
         telling=sum(row.passed is True and row.role is Role.MISUSE for row in rows),
@@ -197,6 +294,7 @@ def cause_of(view: View, name: str, rows: Sequence[Row]) -> Cause:
         variants(rows),
         len(rows),
         tried(view, name, failing) if name else (),
+        failing,
     )
 
 

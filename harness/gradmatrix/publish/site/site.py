@@ -17,9 +17,10 @@ from gradmatrix.core.outcomes import TRAINS, outcomes_by_phase
 from gradmatrix.core.text import plain
 from gradmatrix.publish.formats import described, pairwise_entries
 from gradmatrix.publish.site import links
+from gradmatrix.publish.site.answers import answer_pages
 from gradmatrix.publish.site.history import history_page
 from gradmatrix.publish.site.markup import ROLES, in_words, page
-from gradmatrix.publish.site.messages import claims_page, messages_page
+from gradmatrix.publish.site.messages import claims_page, messages, messages_page
 from gradmatrix.publish.site.pages import (
     front_pages,
     package_pages,
@@ -63,7 +64,9 @@ def all_pages(
     yield from stack_pages(view)
     yield from scenario_pages(view, source_of)
     yield from package_pages(view)
-    yield messages_page(view, results.claims)
+    said = messages(view, source_of.values())
+    yield messages_page(view, results.claims, said)
+    yield from answer_pages(view, said)
     yield history_page(view, history)
     yield claims_page(view, results.claims)
     if pairs:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup
 
 from gradmatrix.core.model import SHOWN, Role
-from gradmatrix.judge.versions import moves
+from gradmatrix.judge.versions import moves, versions_of
 from gradmatrix.publish.rows import cell_text, lacks_device
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import ready, safe
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gradmatrix.core.model import Lock
-    from gradmatrix.judge.versions import PackageMove
+    from gradmatrix.judge.versions import PackageMove, Versions
     from gradmatrix.publish.rows import Row, Table
 
 
@@ -99,6 +99,11 @@ class View:
             lock.stack: {each.name: each.version for each in lock.packages}
             for lock in self.table.locks
         }
+
+    @cached_property
+    def releases(self) -> dict[str, Versions]:
+        """The releases of the main packages by stack, as versions that sort."""
+        return {lock.stack: versions_of(lock) for lock in self.table.locks}
 
     @cached_property
     def builds(self) -> Mapping[str, str]:
