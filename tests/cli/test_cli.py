@@ -40,6 +40,15 @@ python = "3.11"
 as_of = 2026-01-15
 requirements = ["torch"]
 """
+OF_SCRIPTS = (
+    MATRIX.replace('["sums"]', "[]")
+    + """
+[[scripts]]
+name = "train"
+path = "train.py"
+"""
+)
+"""A project that runs its own script alone."""
 SUMS = '''
 """Sums of two."""
 

@@ -13,14 +13,16 @@ from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.run import bundle
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer
 from gradmatrix.stacks.environment import installed
 from gradmatrix.trace import check
-from tests.cli.test_cli import MATRIX, write_lock
+from tests.cli.test_cli import MATRIX, OF_SCRIPTS, write_lock
 from tests.conftest import OLDEST, ROOT, python_of
 from tests.factories import (
+    NOON,
     WITHOUT_GRAPH,
     make_cell,
     make_lock,
@@ -316,6 +318,23 @@ def test_json_is_all_that_is_printed(
     main(["check", "--root", str(root), "--python", str(python), "--json"])
     report = msgspec.json.decode(capsys.readouterr().out, type=check.Report)
     assert ("first", 4) == (report.nearest, len(report.cells))
+
+
+def test_a_project_of_scripts_is_checked_with_what_the_wheel_carries(
+    root: Path,
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own scripts say nothing about known problems."""
+    carried = bundle.Bundle(root, NOON)
+    monkeypatch.setattr(bundle, "carried", lambda: carried)
+    own = root / "own"
+    own.mkdir()
+    (own / "matrix.toml").write_text(OF_SCRIPTS, encoding="utf-8")
+    monkeypatch.chdir(own)
+    assert 0 == main(["check", "--python", str(make_python(root, ("torch", "2.6.0")))])
+    assert "nearest published stack: first" in capsys.readouterr().out
 
 
 def test_an_environment_without_torch_ends_with_2(

@@ -208,6 +208,9 @@ WITHOUT_A_MATRIX = ("trace", "update", "completion")
 OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
 """The commands that change a matrix or work for its night. The others also take what the wheel
 carries."""
+OF_PUBLISHED = ("check", "capsule", "reproduce", "claims")
+"""The commands about published scenarios: a matrix without any is no matrix for them. ``why`` and
+``trace`` look there too."""
 OF_STACKS = ("run", "table", "upgrade", "compare", "bisect", "flips")
 """These also need the extra ``matrix``."""
 EXTRA = ("covertable", "numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
@@ -235,7 +238,9 @@ def add(
     settings = {"description": sentence(text), **settings}
     parser = commands.add_parser(name, help=text, **settings)
     parser.set_defaults(
-        command=command, parser=parser, needs="checkout" if name in OF_CHECKOUTS else "matrix",
+        command=command, parser=parser,
+        needs="checkout" if name in OF_CHECKOUTS
+        else "published" if name in OF_PUBLISHED else "matrix",
         modules=EXTRA if name in (*OF_CHECKOUTS, *OF_STACKS) else (),
     )  # fmt: skip
     alone = name in WITHOUT_A_MATRIX

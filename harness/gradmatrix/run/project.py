@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -75,13 +74,10 @@ class Project:
         """
         root = options.root or find_checkout(Path.cwd())
         own = {"matrix_file": options.matrix, "results": options.results}
-        if root is not None:
-            return cls.at(root, **own)
-        if options.needs == "nothing":
-            with contextlib.suppress(UserError):  # without it there is only less to advise
-                root = found.root if (found := bundle.carried()) else None
-            return cls.at(root or Path.cwd(), **own)
-        found = bundle.carried() if options.needs == "matrix" else None
+        if root is not None or options.needs == "nothing":
+            project = cls.at(root or Path.cwd(), **own)
+            return project.published_matrix if options.needs == "published" else project
+        found = bundle.carried() if options.needs != "checkout" else None
         if found is None:
             raise UserError(
                 f"This command needs a {MATRIX_FILE}, and found none.",
@@ -101,6 +97,23 @@ class Project:
         if results is None:
             return cls(root, matrix_file, root / "results", root / ".gradmatrix")
         return cls(root, matrix_file, results.resolve(), results.resolve() / ".gradmatrix")
+
+    @cached_property
+    def published_matrix(self) -> Project:
+        """Where published scenarios are looked up: here, or else in what the wheel carries.
+
+        A project that only runs its own scripts has none.
+
+        Raises:
+            UserError: if matrix.toml or what the wheel carries cannot be read.
+        """
+        if self.matrix_file.is_file() and (
+            scenarios.are_in(self.root / "scenarios")
+            or (any(self.store.published.glob("*.jsonl")) and self.typed_matrix.run.scenarios)
+        ):
+            return self
+        found = None if self.carried else bundle.carried()
+        return replace(self.at(found.root), carried=found.published) if found else self
 
     @cached_property
     def local(self) -> Project:
@@ -266,6 +279,11 @@ class Project:
             if match:
                 self.matrix.stack(match.group(1))
         return self.known_stacks
+
+    def names(self, word: str) -> bool:
+        """Whether a stack or a scenario that it runs is called ``word``."""
+        stacks = {stack.name for stack in self.known_stacks}
+        return word in stacks | {scenario.name for scenario in self.chosen_scenarios()}
 
     def drop_environment(self, stack: Stack) -> None:
         """Delete the stack's environment."""

@@ -111,6 +111,7 @@ def no_remedy(_diagnosis: Diagnosis, _seen: Observation) -> Remedy | None:
 def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
     """A remedy from the published matrix; None if there is no remedy or no matrix."""
     try:
+        project = project.published_matrix
         published = project.published(project.store.everything().values())
     except (OSError, UserError):
         return None
