@@ -222,6 +222,11 @@ def test_the_matrix_of_the_wheel_is_used_and_named(
     assert "this is the matrix published on 2026-11-23" in err
     assert 2 == main(["publish"])
     assert "This command needs a matrix.toml" in capsys.readouterr().err
+    assert 2 == main(["run", "--cell", "sums/plain"])  # it would install gigabytes unasked
+    told = capsys.readouterr().err
+    assert "would be installed, each of up to 7 GiB: first" in told
+    assert "gradmatrix init" in told
+    assert 0 == main(["run", "first", "--no-table"])
 
 
 @pytest.mark.parametrize(

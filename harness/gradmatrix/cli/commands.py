@@ -142,8 +142,11 @@ SELECTION = (
     repeatable("--device", "DEVICE", "only this device: cpu or cuda"),
 )
 CORE_STACKS = argument(
-    "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core stacks)"
-)
+    "stacks",
+    nargs="*",
+    metavar="STACK",
+    help="stacks of matrix.toml (default: the core stacks; none where there is no matrix.toml)",
+)  # fmt: skip
 ALL = flag("--all", "every stack of matrix.toml, and every scenario")
 EXPLAIN = flag("--explain", "say why each cell is run or not")
 VERBOSE = flag("-v", "show what the scenarios print, and every failure", "--verbose")
