@@ -151,8 +151,9 @@ ALL = flag("--all", "every stack of matrix.toml, and every scenario")
 EXPLAIN = flag("--explain", "say why each cell is run or not")
 VERBOSE = flag("-v", "show what the scenarios print, and every failure", "--verbose")
 CELL = argument(
-    "cell", metavar="STACK/SCENARIO/VARIANT[/DEVICE]",
-    help="a cell; without a device, the first one on which it was judged",
+    "cell", metavar="[STACK/]SCENARIO/VARIANT[/DEVICE]",
+    help="a cell; without a stack or a device, the newest stack or the first device on which it "
+    "was judged",
 )  # fmt: skip
 PYTHON = argument(
     "--python", type=Path, metavar="PATH",
@@ -434,8 +435,8 @@ def register_questions(commands: Commands) -> None:
         "say why a cell of the matrix does not train, or what helps against an error message",
         argument(
             "cell", nargs="+", metavar="CELL|MESSAGE",
-            help="STACK/SCENARIO/VARIANT[/DEVICE] (without a device, the first one on which it was "
-            "judged); or a message, a traceback or a few words",
+            help="[STACK/]SCENARIO/VARIANT[/DEVICE] (without a stack or a device, the newest stack "
+            "or the first device on which it was judged); or a message, a traceback or a few words",
         ),
         JSON,
         epilog="exit code: 1 if no message of the matrix matches",

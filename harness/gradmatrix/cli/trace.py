@@ -93,7 +93,7 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
         return find_message(asked, project, console, as_json=options.json)
     published = project.published(project.store.everything().values())
     known = {record.cell: record for record in published.records}
-    record = lookup.find(asked, known, project.matrix.run.devices)
+    record = lookup.find(asked, known, project)
     if options.json:
         there = [each for each in published.records if each.cell.stack == record.cell.stack]
         rows = rows_of(there, published.scenarios)
@@ -285,7 +285,7 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
     """Write or print a script that reproduces a cell."""
     refuse_unwritable(options.output)
     known = lookup.published(project)
-    record = lookup.find(options.cell, known, project.matrix.run.devices)
+    record = lookup.find(options.cell, known, project)
     scenario = lookup.scenario_of(record, project)
     capsule.refuse(record, scenario, everything=options.any, others=known.values())
     lock = lookup.lock_of(record, project)
@@ -312,7 +312,7 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
 
 def reproduce_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run a published cell here; the exit code is 1 if its verdict differs."""
-    record = lookup.find(options.cell, lookup.published(project), project.matrix.run.devices)
+    record = lookup.find(options.cell, lookup.published(project), project)
     with Display(console) as display:
         here = reproduce(project, record, partial(display.stage, record.cell.stack))
     if options.json:
