@@ -159,8 +159,8 @@ def test_a_failure_is_compared_with_the_published_stacks(root: Path, world: Worl
     )
     assert failing.like is not None
     assert (
-        "as every published stack with torch up to 2.6.0 "
-        "(not from 2.13.0 on; 2.6.1 lies between) does" == failing.like.words
+        "as on every published stack with torch up to 2.6.0 "
+        "(not from 2.13.0 on; 2.6.1 lies between)" == failing.like.words
     )
 
 
@@ -264,12 +264,32 @@ def test_the_report_for_a_person(
     printed = capsys.readouterr().out
     assert f"{python}: torch 2.6.0\nnearest published stack: first\n" in printed
     assert (
-        "Your environment fails 1 of 2 cells:\n\n"
-        "  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)" in printed
+        "Your environment fails 1 of 2 cells of 1 scenario:\n\n"
+        "  1 cell, as on every published stack with torch up to 2.6.0 (not from 2.13.0 on):"
+        in printed
     )
     assert "✗ sums/reported  step:no-grad-fn\n" in printed
-    assert "Your environment does not report 1 of 1 kinds of misuse:" in printed
-    assert "Not judged: 1 setup:unsupported" in printed
+    assert "No error and no warning tells of 1 of 1 mistakes of 1 scenario:" in printed
+    assert (
+        "1 cell not judged:\n"
+        "  1 setup:unsupported: needs torch>=99, your environment has 2.6.0" in printed
+    )
+    assert "further" not in printed
+
+
+def test_the_report_names_the_scenarios_that_did_not_run(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless the user has chosen some."""
+    (root / "scenarios" / "more.py").write_text(SUMS, encoding="utf-8")
+    text = MATRIX.replace('["sums"]', '["sums"]\nfurther = ["more"]')
+    (root / "matrix.toml").write_text(text, encoding="utf-8")
+    words = ["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))]
+    main(words)
+    told = "1 further scenario did not run. To run one: --scenario NAME, of more"
+    assert told in capsys.readouterr().out
+    main([*words, "--scenario", "more"])
+    assert told not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -584,7 +584,7 @@ exit code:
   0  every cell that was judged here and on the nearest published stack passes, or fails in the
      same way
   1  a cell fails here that passes on the nearest published stack, or fails there in another way;
-     with --strict: any cell fails, or the environment is silent about a misuse
+     with --strict: also if any cell fails, or if no error and no warning tells of a mistake
   2  the check could not be done
 """
 
@@ -603,7 +603,8 @@ def register_own_code(commands: Commands) -> None:
         flag("--strict", "exit with 1 if any cell fails"),
         JSON,
         description="Run the scenarios in an environment that you have, and compare it with the\n"
-        "matrix. Nothing is installed or recorded.",
+        "matrix. Nothing is installed or recorded. The further scenarios of matrix.toml run only\n"
+        "if they are named: --scenario NAME. gradmatrix list shows all.",
         epilog=CHECK_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     add(

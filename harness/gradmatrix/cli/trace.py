@@ -22,7 +22,7 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import refuse_unwritable
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_DEVICE, Outcome
-from gradmatrix.core.text import counted, one_line, tally, versioned
+from gradmatrix.core.text import counted, one_line, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.publish.rows import rows_of
@@ -211,14 +211,15 @@ def check_command(options: argparse.Namespace, project: Project, console: Consol
         with Display(console) as display:
             stage = partial(display.stage, THIS_ENVIRONMENT)
             report = check.check(project, python, selection, stage)
-        for line in check_lines(report):
+        named = options.scenario or options.cell
+        for line in check_lines(report, () if named else project.matrix.run.further):
             console.print(Text(line), soft_wrap=True)
     failing = [*report.failing(misuse=False), *report.failing(misuse=True)]
     return 1 if (failing if options.strict else report.unexpected) else 0
 
 
-def check_lines(report: Report) -> Iterator[str]:
-    """The report as lines of text."""
+def check_lines(report: Report, left: Sequence[str]) -> Iterator[str]:
+    """The report as lines of text; the ``left`` scenarios were not run."""
     yield f"{report.python}: {versioned(report.versions)}"
     if report.nearest:
         there = report.nearest_versions.items()
@@ -230,7 +231,10 @@ def check_lines(report: Report) -> Iterator[str]:
     yield from failing_lines(report, misuse=False)
     yield from failing_lines(report, misuse=True)
     if report.unjudged:
-        yield f"\nNot judged: {tally(Counter(cell.outcome for cell in report.unjudged))}"
+        yield f"\n{counted(len(report.unjudged), 'cell')} not judged:"
+        reasons = Counter(f"{cell.outcome}: {one_line(cell.message)}" for cell in report.unjudged)
+        for reason, cells in reasons.most_common():
+            yield f"  {cells} {reason.replace('this stack', 'your environment')}"
     if report.better:
         names = ", ".join(
             f"{cell.scenario}/{cell.variant} ({cell.nearest})" for cell in report.better
@@ -239,24 +243,30 @@ def check_lines(report: Report) -> Iterator[str]:
     if report.unexpected:
         differ = f"{len(report.unexpected)} of these failures differ from {report.nearest}"
         yield f"\n{differ}: see each cell."
+    if left:
+        what = counted(len(left), "further scenario")
+        yield f"\n{what} did not run. To run one: --scenario NAME, of {', '.join(left)}"
 
 
 def failing_lines(report: Report, *, misuse: bool) -> Iterator[str]:
     """The failing cells with reasons, grouped by the published stacks that fail in the same way."""
-    judged = sum(
-        cell.passed is not None and (cell.role is Role.MISUSE) is misuse for cell in report.cells
-    )
+    judged = [
+        cell.scenario
+        for cell in report.cells
+        if cell.passed is not None and (cell.role is Role.MISUSE) is misuse
+    ]
     failing = report.failing(misuse=misuse)
     if not judged:
         return
-    what = (
-        f"does not report {len(failing)} of {judged} kinds of misuse"
-        if misuse
-        else f"fails {len(failing)} of {counted(judged, 'cell')}"
-    )
-    yield f"\nYour environment {what}{':' if failing else '.'}"
+    of = f"of {counted(len(set(judged)), 'scenario')}{':' if failing else '.'}"
+    if not misuse:
+        yield f"\nYour environment fails {len(failing)} of {counted(len(judged), 'cell')} {of}"
+    elif failing:
+        yield f"\nNo error and no warning tells of {len(failing)} of {len(judged)} mistakes {of}"
+    else:
+        yield f"\nAn error or a warning tells of each of {counted(len(judged), 'mistake')} {of}"
     for words, cells in report.groups(misuse=misuse).items():
-        yield f"\n  {len(cells)} {words}:"
+        yield f"\n  {counted(len(cells), 'mistake' if misuse else 'cell')}, {words}:"
         yield from cell_lines(cells, report.nearest)
 
 

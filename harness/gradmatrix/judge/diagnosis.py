@@ -216,12 +216,11 @@ class Diagnosis(Frozen, frozen=True):
     advice: str = ""
     """What to do about it, if that is more exact than the advice of the cause."""
 
-    @property
-    def route(self) -> tuple[str, ...]:
-        """A sentence about the user's line, if it is not the place itself."""
+    def route(self, whose: str) -> tuple[str, ...]:
+        """A sentence about the user's line, if it is not the place itself: ``whose`` code it is."""
         if self.user is None or any(format_frame(self.user) in line for line in self.text):
             return ()
-        return (f"The line of your own code that led there: {format_frame(self.user)}.",)
+        return (f"The line of {whose} that led there: {format_frame(self.user)}.",)
 
 
 def diagnose(seen: Observation) -> Diagnosis | None:

@@ -208,7 +208,7 @@ def conclude(
 def explained(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
     """A diagnosis in sentences, and where to read how the remedy is written."""
     code = () if remedy is None else (f"Its code: gradmatrix capsule {remedy.cell} --any",)
-    return (*explain(diagnosis, remedy), *code)
+    return (*explain(diagnosis, remedy, "your own code"), *code)
 
 
 def observed(processes: Sequence[Process], *, failed: bool) -> Observation | None:
