@@ -200,7 +200,7 @@ def test_a_command_without_its_packages_says_which_extra_to_install(
     assert 2 == main([*words, "--root", str(root)])
     told = capsys.readouterr().err
     assert f"This command needs {EXTRA[0]}" in told
-    assert 'pip install "gradmatrix[matrix]"' in told
+    assert 'pip install "gradmatrix[matrix]' in told
 
 
 def test_the_matrix_of_the_wheel_is_used_and_named(

@@ -109,9 +109,31 @@ def lacks(name: str | None) -> UserError:
         f"This command needs {name}, which is not installed.",
         cause="gradmatrix was installed without its extra `matrix`: that is enough for trace, "
         "check, why, claims, history, list, capsule, regressions, update and completion",
-        next_step='pip install "gradmatrix[matrix]", or: uvx --from "gradmatrix[matrix]" '
-        "gradmatrix …",
+        next_step=f'pip install "{installed_as()}", or: uvx --from "{installed_as()}" gradmatrix …',
     )
+
+
+def installed_as(*, elsewhere: bool = False) -> str:
+    """The requirement that installs this gradmatrix with the extra ``matrix``.
+
+    It is the commit or the file that this one came from, or else this release. ``elsewhere`` is
+    another machine, which has no file of this one.
+    """
+    import json
+    from importlib import metadata
+
+    try:
+        origin = json.loads(
+            metadata.distribution("gradmatrix").read_text("direct_url.json") or "{}"
+        )
+    except metadata.PackageNotFoundError:
+        origin = {}
+    commit = origin.get("vcs_info", {}).get("commit_id")
+    if commit:
+        return f"gradmatrix[matrix] @ git+{origin['url']}@{commit}"
+    if origin and not elsewhere:
+        return f"gradmatrix[matrix] @ {origin['url']}"
+    return f"gradmatrix[matrix]=={__version__}"
 
 
 def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
