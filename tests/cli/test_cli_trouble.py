@@ -169,6 +169,14 @@ def test_a_mistyped_command_is_an_error_with_the_right_one(
     assert meant in said
 
 
+def test_without_a_command_it_says_where_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    """As --help does."""
+    with pytest.raises(SystemExit) as exited:
+        main([])
+    assert 2 == exited.value.code
+    assert "gradmatrix trace train.py          why does my script" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "meant"),
     [

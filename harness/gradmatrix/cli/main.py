@@ -152,12 +152,14 @@ def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that suggests a command for a mistyped one."""
+    """A parser that suggests a command for a mistyped one, and for none."""
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and exit with 2."""
         from gradmatrix.core.errors import did_you_mean
 
+        if message.endswith("required: COMMAND"):
+            message = f"no command is named\n{EXAMPLES.rstrip()}"
         mistyped = MISTYPED.search(message)
         if mistyped is not None:
             meant = did_you_mean(mistyped[1], re.findall(r"[\w-]+", mistyped[2]))

@@ -36,7 +36,7 @@ from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
-from gradmatrix.trace.trace import Finding, finish, headline, published_remedy, report
+from gradmatrix.trace.trace import INTERRUPTED, Finding, finish, headline, published_remedy, report
 
 IS_CELL = re.compile(r"\S*/\S*")
 """What names a cell, or should; everything else is a message."""
@@ -75,11 +75,12 @@ def show_finding(finding: Finding, console: Console) -> None:
 
 
 def style_of(finding: Finding) -> str:
-    """Green if it trains, red if it does not, yellow with a mistake or if it was not judged."""
+    """Green if it trains, red if it does not, yellow with a mistake, or if it was not judged."""
     outcome = Outcome(finding.outcome)
     if outcome.trains and finding.diagnosis is None:
         return "bold green"
-    return "bold red" if outcome.judged and not outcome.trains else "bold yellow"
+    failed = outcome.judged and not outcome.trains and outcome != INTERRUPTED
+    return "bold red" if failed else "bold yellow"
 
 
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:

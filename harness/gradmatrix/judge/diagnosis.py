@@ -506,7 +506,7 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(found.frames)
     name = name_module(found.module, found.type)
     container = found.container if found.container in {"list", "dict", "tuple", "set"} else ""
-    what = f"{found.holds} in a plain {container}" if container else "a plain tensor"
+    what = f"a plain {container} of {found.holds}" if container else "a plain tensor"
     fitting = REGISTERED[found.holds, found.container == "dict"] if container else "nn.Parameter"
     missing = counted(found.parameters, "tensor")
     line = (
