@@ -1514,9 +1514,9 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
         advice = (
             "Call the scheduler's step() once for each step that it counts (of the optimizer, or an"
-            " epoch), and let the first learning rate be above 0. Check what it computes: an integer"
-            " division, 0 steps, or a warm-up that is longer than the run keep the learning rate"
-            " at 0."
+            " epoch), and let the first learning rate be above 0. Check what it computes: an"
+            " integer division, 0 steps, or a warm-up that is longer than the run keep the"
+            " learning rate at 0."
         )
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
