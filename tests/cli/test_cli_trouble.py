@@ -274,6 +274,9 @@ def test_a_project_of_scripts_asks_what_the_wheel_carries(
     told = capsys.readouterr()
     assert answer in told.out
     assert "this is the matrix published on 2026-11-23" in told.err
-    assert 0 == main(["why", "mine/train/script"])
-    told = capsys.readouterr()
-    assert ("mine/train/script/cpu: trains", "") == (told.out.partition(",")[0], told.err)
+    for cell in ("mine/train/script", "train/script"):
+        assert 0 == main(["why", cell])
+        told = capsys.readouterr()
+        assert ("mine/train/script/cpu: trains", "") == (told.out.partition(",")[0], told.err)
+    assert 2 == main(["capsule", "mine/train/script"])  # it is not published
+    assert "note:" not in capsys.readouterr().err

@@ -212,9 +212,9 @@ WITHOUT_A_MATRIX = ("trace", "update", "completion")
 OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
 """The commands that change a matrix or work for its night. The others also take what the wheel
 carries."""
-OF_PUBLISHED = ("check", "capsule", "reproduce", "claims")
-"""The commands about published scenarios: a matrix without any is no matrix for them. ``why`` and
-``trace`` look there too."""
+OF_PUBLISHED = ("why", "check", "capsule", "reproduce", "claims")
+"""The commands about published scenarios: a matrix without any is no matrix for them, unless they
+name something of it. ``trace`` looks there too."""
 OF_STACKS = ("run", "table", "upgrade", "compare", "bisect", "flips")
 """These also need the extra ``matrix``."""
 EXTRA = ("covertable", "numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")

@@ -71,8 +71,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the command of ``options`` in its project."""
     from rich.console import Console
 
-    from gradmatrix.cli.options import note_age
     from gradmatrix.core.errors import UserError
+    from gradmatrix.run.bundle import dated
     from gradmatrix.run.project import Project
     from gradmatrix.stacks.environment import InstallFailed
 
@@ -80,7 +80,11 @@ def run(options: argparse.Namespace) -> int:
         project = Project.of_options(options)
         for name in filter(is_missing, getattr(options, "modules", ())):
             raise lacks(name)
-        note_age(project)
+        if project.carried is not None:
+            say(
+                "note: no matrix.toml here has published scenarios, so this is the matrix "
+                f"published on {dated(project.carried)}"
+            )
         command: Callable[..., int] = imported(options.command)
         # with --json only the document goes to the standard output
         apart = getattr(options, "json", None) is True

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import plain
-from gradmatrix.run.bundle import dated
 
 if TYPE_CHECKING:
     import argparse
@@ -70,16 +69,6 @@ def print_bytes(content: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
-
-
-def note_age(project: Project) -> None:
-    """Say when the matrix was published, if it is what the wheel carries."""
-    if project.carried is not None:
-        note = (
-            "note: no matrix.toml here has published scenarios, so this is the matrix published on "
-            f"{dated(project.carried)}"
-        )
-        Console(stderr=True, highlight=False).print(Text(note), soft_wrap=True)
 
 
 def warn_and_code(project: Project, console: Console, *, failed: bool) -> int:

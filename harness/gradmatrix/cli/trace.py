@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gradmatrix.cli.documents import FoundMessages, found_message, reproduced_cell
 from gradmatrix.cli.history import judged_claims
-from gradmatrix.cli.options import note_age, print_bytes, print_json
+from gradmatrix.cli.options import print_bytes, print_json
 from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
 from gradmatrix.core.errors import refuse_unwritable
@@ -86,11 +86,7 @@ def style_of(finding: Finding) -> str:
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Say why a cell fails, from its record; or find a message, as the search of the pages does."""
     asked = " ".join(options.cell)
-    is_cell = IS_CELL.fullmatch(asked) is not None
-    if project.carried is None and not (is_cell and project.names(asked.partition("/")[0])):
-        project = project.published_matrix
-        note_age(project)
-    if not is_cell:
+    if not IS_CELL.fullmatch(asked):
         return find_message(asked, project, console, as_json=options.json)
     published = project.published(project.store.everything().values())
     known = {record.cell: record for record in published.records}

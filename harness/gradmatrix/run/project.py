@@ -76,7 +76,8 @@ class Project:
         own = {"matrix_file": options.matrix, "results": options.results}
         if root is not None or options.needs == "nothing":
             project = cls.at(root or Path.cwd(), **own)
-            return project.published_matrix if options.needs == "published" else project
+            asked = options.needs == "published" and not project.is_meant(options)
+            return project.published_matrix if asked else project
         found = bundle.carried() if options.needs != "checkout" else None
         if found is None:
             raise UserError(
@@ -280,10 +281,19 @@ class Project:
                 self.matrix.stack(match.group(1))
         return self.known_stacks
 
-    def names(self, word: str) -> bool:
-        """Whether a stack or a scenario that it runs is called ``word``."""
-        stacks = {stack.name for stack in self.known_stacks}
-        return word in stacks | {scenario.name for scenario in self.chosen_scenarios()}
+    def is_meant(self, options: argparse.Namespace) -> bool:
+        """Whether a command line names a stack or a scenario of this matrix."""
+        given = vars(options)
+        cell = given.get("cell") or ()
+        cells = [cell] if isinstance(cell, str) else cell
+        words = {each.partition("/")[0] for each in cells if "/" in each}
+        words |= {*(given.get("scenario") or ()), given.get("id")} - {None}
+        return bool(words) and not words.isdisjoint(
+            {
+                *(stack.name for stack in self.known_stacks),
+                *(scenario.name for scenario in self.chosen_scenarios()),
+            }
+        )
 
     def drop_environment(self, stack: Stack) -> None:
         """Delete the stack's environment."""
