@@ -244,6 +244,7 @@ def test_the_matrix_of_the_wheel_is_used_and_named(
         (["claims", "sums-train"], "sums-train: ✗ refuted"),
         (["why", "element 0 of tensors"], "1 cell of the matrix: 1 fail"),
         (["why", "first/sums/plain"], "first/sums/plain/cpu: step:no-grad-fn"),
+        (["why", "sums/plain"], "first/sums/plain/cpu: step:no-grad-fn"),
     ],
 )
 def test_a_project_of_scripts_asks_what_the_wheel_carries(
@@ -265,18 +266,18 @@ def test_a_project_of_scripts_asks_what_the_wheel_carries(
     own = root / "own"
     own.mkdir()
     (own / "train.py").write_text("import torch\n", encoding="utf-8")
-    text = OF_SCRIPTS.replace('"first"', '"mine"')
-    (own / "matrix.toml").write_text(text, encoding="utf-8")
-    write_lock(own, make_lock("mine"))
-    Project.at(own).store.append(make_record("trains", make_cell("mine", "train", "script")))
+    # its first stack has the name of a published one
+    (own / "matrix.toml").write_text(OF_SCRIPTS, encoding="utf-8")
+    write_lock(own, make_lock("first"))
+    Project.at(own).store.append(make_record("trains", make_cell("first", "train", "script")))
     monkeypatch.chdir(own)
     assert 0 == main(words)
     told = capsys.readouterr()
     assert answer in told.out
     assert "this is the matrix published on 2026-11-23" in told.err
-    for cell in ("mine/train/script", "train/script"):
+    for cell in ("first/train/script", "train/script"):
         assert 0 == main(["why", cell])
         told = capsys.readouterr()
-        assert ("mine/train/script/cpu: trains", "") == (told.out.partition(",")[0], told.err)
-    assert 2 == main(["capsule", "mine/train/script"])  # it is not published
+        assert ("first/train/script/cpu: trains", "") == (told.out.partition(",")[0], told.err)
+    assert 2 == main(["capsule", "first/train/script"])  # it is not published
     assert "note:" not in capsys.readouterr().err

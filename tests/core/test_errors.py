@@ -11,6 +11,7 @@ from gradmatrix.core.errors import MOST_KNOWN, did_you_mean
     ("word", "known", "said"),
     [
         ("frist", ["first", "second"], "perhaps you meant 'first'"),
+        ("x", [], "there is none yet"),
         ("rop", ["grope", "torque"], "perhaps you meant 'grope'"),
         ("x", ["latest", "oldest", "latest"], "known are: latest, oldest"),
         (

@@ -212,9 +212,9 @@ WITHOUT_A_MATRIX = ("trace", "update", "completion")
 OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
 """The commands that change a matrix or work for its night. The others also take what the wheel
 carries."""
-OF_PUBLISHED = ("why", "check", "capsule", "reproduce", "claims")
+OF_PUBLISHED = ("check", "capsule", "reproduce", "claims")
 """The commands about published scenarios: a matrix without any is no matrix for them, unless they
-name something of it. ``trace`` looks there too."""
+name a script of it. ``why`` also finds what only ran there, and ``trace`` looks there too."""
 OF_STACKS = ("run", "table", "upgrade", "compare", "bisect", "flips")
 """These also need the extra ``matrix``."""
 EXTRA = ("covertable", "numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
@@ -440,7 +440,7 @@ def register_questions(commands: Commands) -> None:
         ),
         JSON,
         epilog="exit code: 1 if no message of the matrix matches",
-    )  # fmt: skip
+    ).set_defaults(needs="recorded")  # fmt: skip
     upgrade = add(
         commands, "upgrade", "upgrade.upgrade_command",
         "run a baseline and a candidate side by side: what breaks, what is fixed, what gets slower",

@@ -62,7 +62,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     ]
     if near:
         return f"perhaps you meant {' or '.join(map(repr, near))}"
-    return f"known are: {few(known, MOST_KNOWN)}"
+    return f"known are: {few(known, MOST_KNOWN)}" if known else "there is none yet"
 
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")

@@ -76,8 +76,8 @@ class Project:
         own = {"matrix_file": options.matrix, "results": options.results}
         if root is not None or options.needs == "nothing":
             project = cls.at(root or Path.cwd(), **own)
-            asked = options.needs == "published" and not project.is_meant(options)
-            return project.published_matrix if asked else project
+            elsewhere = options.needs in {"published", "recorded"} and not project.is_meant(options)
+            return project.published_matrix if elsewhere else project
         found = bundle.carried() if options.needs != "checkout" else None
         if found is None:
             raise UserError(
@@ -282,18 +282,19 @@ class Project:
         return self.known_stacks
 
     def is_meant(self, options: argparse.Namespace) -> bool:
-        """Whether a command line names a stack or a scenario of this matrix."""
+        """Whether a command line names a script of this matrix, or a cell that may have run here.
+
+        The name of a stack says nothing: most matrices have a ``latest``.
+        """
         given = vars(options)
         cell = given.get("cell") or ()
         cells = [cell] if isinstance(cell, str) else cell
-        words = {each.partition("/")[0] for each in cells if "/" in each}
+        words = {word for each in cells if "/" in each for word in each.split("/")[:2]}
         words |= {*(given.get("scenario") or ()), given.get("id")} - {None}
-        return bool(words) and not words.isdisjoint(
-            {
-                *(stack.name for stack in self.known_stacks),
-                *(scenario.name for scenario in self.chosen_scenarios()),
-            }
-        )
+        if not words:
+            return False
+        own = self.chosen_scenarios() if options.needs == "recorded" else self.scripts
+        return any(each.name in words for each in own)
 
     def drop_environment(self, stack: Stack) -> None:
         """Delete the stack's environment."""
