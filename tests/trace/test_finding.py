@@ -190,8 +190,8 @@ def test_what_was_seen_before_an_interrupt_counts(returncode: int) -> None:
     assert "stopped by SIGINT, which Ctrl-C sends" == report(found)[0]
     wrong = make_observation("ffff", "nnnn", raised=stopped)
     assert "Learning:" in "".join(find(process(wrong), returncode=returncode).explanation)
-    early = replace(NOTHING, reached="setup", raised=stopped)
-    assert find(process(early), returncode=returncode).diagnosis is None
+    for early in (replace(NOTHING, reached="setup", raised=stopped), replace(wrong, steps=3)):
+        assert find(process(early), returncode=returncode).diagnosis is None
 
 
 def test_a_mistake_in_a_script_that_trains_is_in_the_headline() -> None:

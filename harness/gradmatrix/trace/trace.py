@@ -17,7 +17,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Diverged, Frozen, Observation, rate_of
-from gradmatrix.core.outcomes import NO_GRAD_FN, TRAINS, Outcome, exited_with, killed_by
+from gradmatrix.core.outcomes import NO_GRAD_FN, TRAINS, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
 from gradmatrix.judge.diagnosis import (
@@ -31,7 +31,7 @@ from gradmatrix.judge.diagnosis import (
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
 from gradmatrix.judge.versions import remedy_near
-from gradmatrix.trace.running import start
+from gradmatrix.trace.running import AUDIT, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -192,8 +192,9 @@ def conclude(
     if seen is not None:
         seen, remarks = split(replace(seen, drift=left.drift))
     verdict = judged(seen, ended)
-    blind = verdict.gradient is None and (
-        verdict.outcome in {Outcome(TRAINS), INTERRUPTED} or not verdict.outcome.judged
+    early = ended == -signal.SIGINT and (seen is None or seen.steps + seen.updates < AUDIT)
+    blind = early or (
+        verdict.gradient is None and (verdict.outcome.trains or not verdict.outcome.judged)
     )
     diagnosis = diagnose(seen) if seen is not None and not blind else None
     remedy = remedy_for(diagnosis, seen) if diagnosis is not None and seen is not None else None
