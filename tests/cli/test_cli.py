@@ -19,6 +19,7 @@ from gradmatrix.run.project import Project
 from tests.factories import DAY, make_cell, make_lock, make_record
 
 if TYPE_CHECKING:
+    import datetime as dt
     from pathlib import Path
 
 MATRIX = """
@@ -40,6 +41,15 @@ python = "3.11"
 as_of = 2026-01-15
 requirements = ["torch"]
 """
+OF_SCRIPTS = (
+    MATRIX.replace('["sums"]', "[]")
+    + """
+[[scripts]]
+name = "train"
+path = "train.py"
+"""
+)
+"""A project that runs its own script alone."""
 SUMS = '''
 """Sums of two."""
 
@@ -54,12 +64,12 @@ CONFLICT = Failure(outcome="resolve:conflict", message="a needs b<1,\n\x1b[31mc 
 UNREACHABLE = Failure(outcome="resolve:index-unreachable", message="no answer")
 
 
-def write_lock(root: Path, lock: Lock) -> None:
+def write_lock(root: Path, lock: Lock, as_of: dt.date = DAY) -> None:
     """Write a lock that counts as current. Its text is empty, because nothing installs it."""
     folder = root / "results" / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    lock = msgspec.structs.replace(lock, as_of=DAY, digest="" if lock.failure else empty)
+    lock = msgspec.structs.replace(lock, as_of=as_of, digest="" if lock.failure else empty)
     (folder / f"{lock.stack}.json").write_bytes(msgspec.json.encode(lock))
     (folder / f"{lock.stack}.txt").write_text("", encoding="utf-8")
 

@@ -7,16 +7,25 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from gradmatrix.cli.commands import EXTRA
 from gradmatrix.cli.main import main
 from gradmatrix.core.model import Failure
 from gradmatrix.publish import publication
 from gradmatrix.run import bundle, project
+from gradmatrix.run.project import Project
 from gradmatrix.stacks.environment import InstallFailed
 from tests.cli.test_claims_command import CLAIMS
-from tests.cli.test_cli import MATRIX, SUMS, outcomes, write_lock
-from tests.factories import make_lock
+from tests.cli.test_cli import MATRIX, OF_SCRIPTS, SUMS, outcomes, write_lock
+from tests.factories import (
+    make_cell,
+    make_lock,
+    make_observation,
+    make_raised,
+    make_record,
+)
+from tests.trace.test_check import publish
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,6 +169,14 @@ def test_a_mistyped_command_is_an_error_with_the_right_one(
     assert meant in said
 
 
+def test_without_a_command_it_says_where_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    """As --help does."""
+    with pytest.raises(SystemExit) as exited:
+        main([])
+    assert 2 == exited.value.code
+    assert "gradmatrix trace train.py          why does my script" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
@@ -191,7 +208,7 @@ def test_a_command_without_its_packages_says_which_extra_to_install(
     assert 2 == main([*words, "--root", str(root)])
     told = capsys.readouterr().err
     assert f"This command needs {EXTRA[0]}" in told
-    assert 'pip install "gradmatrix[matrix]"' in told
+    assert 'pip install "gradmatrix[matrix]' in told
 
 
 def test_the_matrix_of_the_wheel_is_used_and_named(
@@ -213,3 +230,54 @@ def test_the_matrix_of_the_wheel_is_used_and_named(
     assert "this is the matrix published on 2026-11-23" in err
     assert 2 == main(["publish"])
     assert "This command needs a matrix.toml" in capsys.readouterr().err
+    assert 2 == main(["run", "--cell", "sums/plain"])  # it would install gigabytes unasked
+    told = capsys.readouterr().err
+    assert "would be installed, each of up to 7 GiB: first" in told
+    assert "gradmatrix init" in told
+    assert 0 == main(["run", "first", "--no-table"])
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["capsule", "first/sums/plain/cpu"], "# dependencies = ["),
+        (["claims", "sums-train"], "sums-train: ✗ refuted"),
+        (["why", "element 0 of tensors"], "1 cell of the matrix: 1 fail"),
+        (["why", "first/sums/plain"], "first/sums/plain/cpu: step:no-grad-fn"),
+        (["why", "sums/plain"], "first/sums/plain/cpu: step:no-grad-fn"),
+    ],
+)
+def test_a_project_of_scripts_asks_what_the_wheel_carries(
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    answer: str,
+) -> None:
+    """After ``init``, and a note says so. What ran here is still found here."""
+    message = "element 0 of tensors does not require grad"
+    failed = make_record("step:no-grad-fn", make_cell("first", "sums", "plain"), message=message)
+    publish(root, replace(failed, observation=make_observation(raised=make_raised(message))))
+    (root / "scenarios" / "claims.toml").write_text(CLAIMS, encoding="utf-8")
+    with (root / "scenarios" / "sums.py").open("a", encoding="utf-8") as scenario:
+        scenario.write("def train(variant, device, steps):\n    import torch\n")
+    carried = bundle.Bundle(root, dt.datetime(2026, 11, 23, tzinfo=dt.UTC))
+    monkeypatch.setattr(bundle, "carried", lambda: carried)
+    own = root / "own"
+    own.mkdir()
+    (own / "train.py").write_text("import torch\n", encoding="utf-8")
+    # its first stack has the name of a published one
+    (own / "matrix.toml").write_text(OF_SCRIPTS, encoding="utf-8")
+    write_lock(own, make_lock("first"))
+    Project.at(own).store.append(make_record("trains", make_cell("first", "train", "script")))
+    monkeypatch.chdir(own)
+    assert 0 == main(words)
+    told = capsys.readouterr()
+    assert answer in told.out
+    assert "this is the matrix published on 2026-11-23" in told.err
+    for cell in ("first/train/script", "train/script"):
+        assert 0 == main(["why", cell])
+        told = capsys.readouterr()
+        assert ("first/train/script/cpu: trains", "") == (told.out.partition(",")[0], told.err)
+    assert 2 == main(["capsule", "first/train/script"])  # it is not published
+    assert "note:" not in capsys.readouterr().err

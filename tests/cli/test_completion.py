@@ -45,7 +45,7 @@ def completed(line: str, folder: Path) -> list[str]:
         ("gradmatrix check --scenario ", ["sums"]),
         ("gradmatrix run --cell sums/p", ["sums/plain"]),
         ("gradmatrix run f", ["first"]),
-        ("gradmatrix why s", ["second/"]),
+        ("gradmatrix why s", ["second/", "sums/"]),
         ("gradmatrix why second/", ["second/sums/"]),
         ("gradmatrix history second/sums/", ["second/sums/frozen", "second/sums/plain"]),
         ("gradmatrix claims sums-", ["sums-train"]),

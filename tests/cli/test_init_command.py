@@ -9,13 +9,14 @@ import pytest
 
 from gradmatrix import __version__
 from gradmatrix.cli import init
-from gradmatrix.cli.main import main
+from gradmatrix.cli.main import installed_as, main
 from gradmatrix.compare.first_matrix import MOST_SCRIPTS
 from gradmatrix.run.project import Project
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+RELEASE = f"gradmatrix[matrix]=={__version__}"
 LOOP = "import torch\nfor _ in range(3):\n    loss.backward()\n"
 
 
@@ -43,7 +44,10 @@ def test_what_it_writes_can_be_run(root: Path, capsys: pytest.CaptureFixture[str
         "written  matrix.toml: 2 stacks (latest, oldest), 1 script",
         "written  .github/workflows/gradmatrix.yml: every night; it commits the tables to results/",
         "written  .gitignore: .gradmatrix/ and results/local/",
-        f"note: the workflow installs gradmatrix[matrix]=={__version__}: see GRADMATRIX in it",
+        (
+            f"note: the workflow installs {RELEASE}; to install another one, change GRADMATRIX in "
+            "it, for example to: gradmatrix[matrix] @ git+REPOSITORY@COMMIT"
+        ),
         "next: look through matrix.toml, then: gradmatrix run",
     ] == capsys.readouterr().out.splitlines()
     project = Project.at(root)
@@ -176,20 +180,25 @@ def test_many_scripts_do_not_all_become_rows(
 
 
 @pytest.mark.parametrize(
-    ("origin", "expected"),
+    ("origin", "here", "elsewhere"),
     [
-        (None, f"gradmatrix[matrix]=={__version__}"),
-        ('{"url": "file:///a.whl", "archive_info": {}}', f"gradmatrix[matrix]=={__version__}"),
+        (None, RELEASE, RELEASE),
+        (
+            '{"url": "file:///a.whl", "archive_info": {}}',
+            "gradmatrix[matrix] @ file:///a.whl",
+            RELEASE,
+        ),
         (
             '{"url": "https://example.org/g", "vcs_info": {"vcs": "git", "commit_id": "01"}}',
+            "gradmatrix[matrix] @ git+https://example.org/g@01",
             "gradmatrix[matrix] @ git+https://example.org/g@01",
         ),
     ],
 )
 def test_the_workflow_installs_what_is_installed_here(
-    monkeypatch: pytest.MonkeyPatch, origin: str | None, expected: str
+    monkeypatch: pytest.MonkeyPatch, origin: str | None, here: str, elsewhere: str
 ) -> None:
-    """A release, or the commit that it was installed from."""
+    """A release, or the commit that it was installed from. Here it may also be a file."""
 
     class Installed:
         def read_text(self, name: str) -> str | None:
@@ -198,4 +207,15 @@ def test_the_workflow_installs_what_is_installed_here(
             return origin
 
     monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed())
-    assert expected == init.installed_as()
+    assert (here, elsewhere) == (installed_as(), installed_as(elsewhere=True))
+
+
+def test_it_says_that_the_extra_is_missing(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``gradmatrix run`` is the next command, and it needs the extra."""
+    monkeypatch.setattr(init, "is_missing", lambda name: name == "scipy")
+    assert 0 == main(["init", "--no-workflow"])
+    *_, note, last = capsys.readouterr().out.splitlines()
+    assert note.startswith('note: run needs the extra `matrix`: pip install "gradmatrix[matrix]')
+    assert "next: look through matrix.toml, then: gradmatrix run" == last

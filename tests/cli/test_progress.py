@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+import io
 
 import pytest
+from rich.console import Console
 
 from gradmatrix.cli.progress import Display, show_fallen_behind, show_isolation, show_summary
 from gradmatrix.core.model import LockedPackage
@@ -13,9 +14,6 @@ from gradmatrix.run.plan import Action, Planned
 from gradmatrix.run.stack import Summary
 from tests.cli.conftest import HARMLESS, HOSTILE, SCENARIO, shown
 from tests.factories import DAY, make_cell, make_record
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def planned(variant: str, action: Action, why: str) -> Planned:
@@ -123,9 +121,22 @@ def test_without_a_terminal_each_long_stage_is_printed_once(
         for text in (
             "installing",
             "installing",
+            "note: it is large",
             "sums plain",
             "measuring 1 of 2: sums/plain/cpu, 30 s at most",
         ):
             display.stage("new", text)
-    expected = "new: installing\nnew: measuring 1 of 2: sums/plain/cpu, 30 s at most\n"
+    expected = (
+        "new: installing\nnew: note: it is large\n"
+        "new: measuring 1 of 2: sums/plain/cpu, 30 s at most\n"
+    )
     assert (expected, []) == (capsys.readouterr().err, [line for line in shown(console) if line])
+
+
+def test_a_note_stays_on_a_terminal() -> None:
+    """The bar forgets what else it showed."""
+    terminal = Console(file=io.StringIO(), width=120, record=True, force_terminal=True)
+    with Display(terminal) as display:
+        display.stage("new", "note: it is large")
+        display.stage("new", "installing: torch")
+    assert any(line.endswith("new: note: it is large") for line in shown(terminal))

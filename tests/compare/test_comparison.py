@@ -252,7 +252,7 @@ def test_a_failed_measurement_is_in_the_headline() -> None:
         4,
         (
             "Speed unknown: nothing regressed in 1 cell, 1 of 2 cells could not be measured "
-            "(not measured: it ended by itself)."
+            "(not measured: it ended by itself; to go without: --no-timing, or --speed-optional)."
         ),
     ) == (found.exit_code, found.headline)
 

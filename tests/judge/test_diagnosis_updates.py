@@ -71,7 +71,7 @@ def test_the_step_is_named_beside_the_backward_pass_that_adds() -> None:
     kept = Kept(parameters=2, learning=2, frames=(MINE,))
     diagnosis = found(make_observation(kept=kept, stepped=(OTHER,)))
     assert (Cause.NEVER_ZEROED, MINE, OTHER) == (diagnosis.cause, diagnosis.place, diagnosis.user)
-    assert () == diagnosis.route
+    assert () == diagnosis.route("the script")
 
 
 def test_a_call_that_goes_past_the_wrapper_is_where_ranks_drift() -> None:

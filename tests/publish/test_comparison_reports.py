@@ -225,6 +225,16 @@ def test_without_a_measurement_no_ratio_is_shown() -> None:
         assert "slower" not in text
 
 
+def test_a_measurement_that_failed_has_no_table() -> None:
+    """Nothing but the reason is known."""
+    failed = measured(step_time=None, memory=None, stopped="failed", notices=("it ended",))
+    ratios = {failed.key: failed}
+    found = compare(side(OLD, record(OLD)), side(NEW, record(NEW)), SCENARIOS, ratios)
+    assert () == ratio_rows(found)
+    assert f"Nothing could be measured. {failed.key}: it ended." in terminal(found)
+    assert "Both sides ran at the same time" not in as_markdown(found)
+
+
 @pytest.mark.parametrize(
     "form", [terminal, as_markdown, lambda comparison: as_html(comparison).decode()]
 )

@@ -16,11 +16,12 @@ from gradmatrix.core import files
 from gradmatrix.core.model import Role
 from gradmatrix.publish import publication
 from gradmatrix.publish.publication import is_current, publish
+from gradmatrix.run import bundle
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
-from tests.cli.test_cli import MATRIX, SUMS, outcomes, write_lock
+from tests.cli.test_cli import MATRIX, OF_SCRIPTS, SUMS, outcomes, write_lock
 from tests.conftest import ROOT
-from tests.factories import make_cell, make_lock, make_record
+from tests.factories import NOON, make_cell, make_lock, make_record
 from tests.pretended import Watcher
 
 if TYPE_CHECKING:
@@ -38,6 +39,24 @@ def project(tmp_path: Path) -> Project:
     project = Project.at(tmp_path)
     project.store.append(make_record("step:exception", make_cell("first", "sums", "plain")))
     return project
+
+
+def test_published_scenarios_are_looked_up_where_there_are_any(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project of scripts asks what the wheel carries, also when it has published its own."""
+    carried = bundle.Bundle(project.root, NOON)
+    monkeypatch.setattr(bundle, "carried", lambda: carried)
+    assert project.published_matrix is project
+    own = Project.at(tmp_path / "own")
+    (own.root / "results" / "records").mkdir(parents=True)
+    own.matrix_file.write_text(OF_SCRIPTS, encoding="utf-8")
+    assert (project.root, NOON) == (own.published_matrix.root, own.published_matrix.carried)
+    (own.root / "results" / "records" / "first.jsonl").touch()
+    assert project.root == Project.at(own.root).published_matrix.root
+    own.matrix_file.write_text(MATRIX, encoding="utf-8")
+    again = Project.at(own.root)
+    assert again.published_matrix is again
 
 
 def test_a_stack_may_run_a_part_of_the_scenarios(project: Project) -> None:

@@ -24,7 +24,7 @@ from gradmatrix.stacks.index import Index
 from tests.fakes.package_index import PackageIndex, wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 VERSION = "import alpha; print(alpha.VERSION)"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -49,13 +49,18 @@ def lock(served: PackageIndex, tmp_path: Path) -> Lock:
 
 
 def ensure(
-    lock: Lock, folder: Path, choice: BuildChoice | None = None, free_gb: int = 100
+    lock: Lock,
+    folder: Path,
+    choice: BuildChoice | None = None,
+    free_gb: int = 100,
+    progress: Callable[[str], object] = str,
 ) -> environment.Environment:
     """The environment of ``lock`` on a machine without a driver."""
     return environment.ensure(
         lock,
         folder / "locks",
         folder / "environments",
+        progress=progress,
         driver=False,
         choose=lambda _: choice or BuildChoice(Build.CPU),
         free_bytes=lambda _: free_gb * 2**30,
@@ -80,6 +85,14 @@ def test_a_lock_is_installed(lock: Lock, tmp_path: Path) -> None:
     """The environment's Python imports what was locked."""
     made = ensure(lock, tmp_path)
     assert (made.installed, made.build, printed(made, VERSION)) == (True, Build.CPU, "1.0")
+
+
+def test_what_is_large_is_said_before_the_download(lock: Lock, tmp_path: Path) -> None:
+    """It can be stopped then."""
+    said: list[str] = []
+    ensure(lock, tmp_path, BuildChoice(Build.DEFAULT, notice="a large build"), progress=said.append)
+    assert "note: a large build" == said[0]
+    assert {"installing:"} == {text.partition(" ")[0] for text in said[1:]}
 
 
 def test_an_installed_lock_is_left_alone(lock: Lock, tmp_path: Path) -> None:
@@ -464,6 +477,7 @@ def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
     choice = choose(tmp_path)
     assert choice.notice
     assert "UV_FIND_LINKS" in choice.notice
+    assert "7 GiB in place of 2.5" in choice.notice
     assert choice.notice.count(". ") == 0
 
 

@@ -326,7 +326,7 @@ def test_a_changed_scenario_is_pointed_out(
 def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
     """It raises the same exception, or its last function exits with 1."""
     project = Project.at(ROOT)
-    record = lookup.find(f"{OLDEST}/{cell}", lookup.published(project), ("cpu",))
+    record = lookup.find(f"{OLDEST}/{cell}", lookup.published(project), project)
     scenario, lock = lookup.scenario_of(record, project), lookup.lock_of(record, project)
     text = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     script = tmp_path / "fails.py"

@@ -13,14 +13,16 @@ from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.run import bundle
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer
 from gradmatrix.stacks.environment import installed
 from gradmatrix.trace import check
-from tests.cli.test_cli import MATRIX, write_lock
+from tests.cli.test_cli import MATRIX, OF_SCRIPTS, write_lock
 from tests.conftest import OLDEST, ROOT, python_of
 from tests.factories import (
+    NOON,
     WITHOUT_GRAPH,
     make_cell,
     make_lock,
@@ -157,8 +159,8 @@ def test_a_failure_is_compared_with_the_published_stacks(root: Path, world: Worl
     )
     assert failing.like is not None
     assert (
-        "as every published stack with torch up to 2.6.0 "
-        "(not from 2.13.0 on; 2.6.1 lies between) does" == failing.like.words
+        "as on every published stack with torch up to 2.6.0 "
+        "(not from 2.13.0 on; 2.6.1 lies between)" == failing.like.words
     )
 
 
@@ -262,12 +264,32 @@ def test_the_report_for_a_person(
     printed = capsys.readouterr().out
     assert f"{python}: torch 2.6.0\nnearest published stack: first\n" in printed
     assert (
-        "Your environment fails 1 of 2 cells:\n\n"
-        "  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)" in printed
+        "Your environment fails 1 of 2 cells of 1 scenario:\n\n"
+        "  1 cell, as on every published stack with torch up to 2.6.0 (not from 2.13.0 on):"
+        in printed
     )
     assert "✗ sums/reported  step:no-grad-fn\n" in printed
-    assert "Your environment does not report 1 of 1 kinds of misuse:" in printed
-    assert "Not judged: 1 setup:unsupported" in printed
+    assert "No error and no warning tells of 1 of 1 mistakes of 1 scenario:" in printed
+    assert (
+        "1 cell not judged:\n"
+        "  1 setup:unsupported: needs torch>=99, your environment has 2.6.0" in printed
+    )
+    assert "further" not in printed
+
+
+def test_the_report_names_the_scenarios_that_did_not_run(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless the user has chosen some."""
+    (root / "scenarios" / "more.py").write_text(SUMS, encoding="utf-8")
+    text = MATRIX.replace('["sums"]', '["sums"]\nfurther = ["more"]')
+    (root / "matrix.toml").write_text(text, encoding="utf-8")
+    words = ["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))]
+    main(words)
+    told = "1 further scenario did not run. To run one: --scenario NAME, of more"
+    assert told in capsys.readouterr().out
+    main([*words, "--scenario", "more"])
+    assert told not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -316,6 +338,23 @@ def test_json_is_all_that_is_printed(
     main(["check", "--root", str(root), "--python", str(python), "--json"])
     report = msgspec.json.decode(capsys.readouterr().out, type=check.Report)
     assert ("first", 4) == (report.nearest, len(report.cells))
+
+
+def test_a_project_of_scripts_is_checked_with_what_the_wheel_carries(
+    root: Path,
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own scripts say nothing about known problems."""
+    carried = bundle.Bundle(root, NOON)
+    monkeypatch.setattr(bundle, "carried", lambda: carried)
+    own = root / "own"
+    own.mkdir()
+    (own / "matrix.toml").write_text(OF_SCRIPTS, encoding="utf-8")
+    monkeypatch.chdir(own)
+    assert 0 == main(["check", "--python", str(make_python(root, ("torch", "2.6.0")))])
+    assert "nearest published stack: first" in capsys.readouterr().out
 
 
 def test_an_environment_without_torch_ends_with_2(

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from gradmatrix.cli.trace import style_of
 from gradmatrix.core.observation import Diverged, Kept
 from gradmatrix.judge.causes import Cause, Remedy
 from gradmatrix.trace.trace import Finding, Left, Process, Speed, conclude, headline, report, speed
@@ -162,9 +164,34 @@ def test_the_same_warning_is_right_where_something_is_missing() -> None:
 
 def test_the_headline_has_the_numbers() -> None:
     """The speed has its spread."""
-    assert "trains, gradient flowing, 20 steps, 4 steps/s (3 to 4), 118 MiB at peak" == headline(
-        find(process())
+    seen = replace(HEALTHY, step_times_s=(0.25,) * 12 + (0.4,) * 4)
+    assert "trains, gradient flowing, 20 steps, 4 steps/s (2.5 to 4), 118 MiB at peak" == headline(
+        find(process(seen))
     )
+
+
+def test_a_speed_that_says_nothing_is_left_out() -> None:
+    """A step may take ten times as long as another one, or there are three of them."""
+    spread = replace(HEALTHY, step_times_s=(0.01, 0.1, 0.01, 0.1) * 5)
+    short = replace(HEALTHY, step_times_s=(0.1,) * 3)
+    for seen in (spread, short):
+        found = find(process(seen))
+        assert found.steps_per_s is not None
+        assert "steps/s" not in headline(found)
+
+
+@pytest.mark.parametrize("returncode", [-2, 130])
+def test_what_was_seen_before_an_interrupt_counts(returncode: int) -> None:
+    """The user stopped it: that is no failure of the script."""
+    stopped = make_raised("", kind="KeyboardInterrupt")
+    found = find(process(replace(HEALTHY, raised=stopped)), returncode=returncode)
+    assert headline(found).startswith("interrupted (process:signal-2), gradient flowing, 20 steps")
+    assert (130, (), "bold yellow") == (found.exit_code, found.explanation, style_of(found))
+    assert "stopped by SIGINT, which Ctrl-C sends" == report(found)[0]
+    wrong = make_observation("ffff", "nnnn", raised=stopped)
+    assert "Learning:" in "".join(find(process(wrong), returncode=returncode).explanation)
+    for early in (replace(NOTHING, reached="setup", raised=stopped), replace(wrong, steps=3)):
+        assert find(process(early), returncode=returncode).diagnosis is None
 
 
 def test_a_mistake_in_a_script_that_trains_is_in_the_headline() -> None:

@@ -217,6 +217,6 @@ def test_a_published_failure_holds_here() -> None:
     """The cell runs in the environment of its stack."""
     python_of(OLDEST)
     project = Project.at(ROOT)
-    record = find(f"{OLDEST}/t5_classifier/hf_adafactor", published(project), ("cpu",))
+    record = find(f"{OLDEST}/t5_classifier/hf_adafactor", published(project), project)
     here = reproduce.reproduce(project, record)
     assert (True, "step:no-grad-fn") == (here.holds, here.outcome)

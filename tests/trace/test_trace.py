@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradmatrix.cli.main import main
+from gradmatrix.run import bundle
 from tests.conftest import NEWEST, OLDEST, ROOT, STACKS, python_of, waits_until
+from tests.factories import NOON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +95,28 @@ def test_a_script_prints_what_it_prints_alone(here: Here, stack: str) -> None:
     assert ("trains", "flowing", 24, []) == tuple(
         traced.found[name] for name in ("outcome", "gradient", "steps", "trouble")
     )
+
+
+def test_a_project_of_scripts_gets_remedies_of_the_wheel(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own matrix.toml has none."""
+    carried = bundle.Bundle(ROOT, NOON)
+    monkeypatch.setattr(bundle, "carried", lambda: carried)
+    here.write("[run]\nscenarios = []\n", "matrix.toml")
+    script = here.write("""
+import torch
+
+class Closing(torch.optim.SGD):
+    @torch.no_grad()
+    def step(self, closure):
+        closure()
+
+net = torch.nn.Linear(4, 4)
+Closing(net.parameters(), lr=0.1).step(lambda: net(torch.ones(2, 4)).sum().backward())
+""")
+    found = here.trace(script).found
+    assert "Its code: gradmatrix capsule " in found["explanation"][-1]
 
 
 @pytest.mark.slow
@@ -279,6 +303,8 @@ def test_an_import_that_fails_before_torch_is_reported(here: Here) -> None:
     """This is the most frequent failure."""
     traced = here.trace(here.write("import no_such_library\nimport torch"))
     assert (1, "import:missing-module") == (traced.code, traced.outcome)
+    # at the end of a process, torch would print errors of its own
+    assert "torch" not in traced.found["observation"]["environment"]
 
 
 def test_the_source_is_read_although_the_interpreter_has_forgotten_its_path(here: Here) -> None:

@@ -187,6 +187,11 @@ def test_fails_without_a_marker():
     train(Net(True), 4)
     assert False
 
+def test_fails_in_its_block(watch):
+    with watch() as seen:
+        train(Net(True), 4)
+    seen.assert_trains()
+
 def test_asks_for_gradients():
     net = Net(False)
     for _ in range(3):
@@ -341,7 +346,7 @@ def test_the_plugin_of_pytest(
     words = ("-p", "gradmatrix.pytest_plugin", "-p", "no:cacheprovider", "--gradients", "-q")
     ran = run("-m", "pytest", *words, "test_some.py")
     assert 1 == ran.returncode, ran.stderr
-    assert "6 failed, 6 passed" in ran.stdout
+    assert "7 failed, 6 passed" in ran.stdout
     assert "test_cut ____" in ran.stdout
     assert "`detach` took the output of `body` (Linear) out of the graph" in ran.stdout
     assert "4 of 9 steps were made in the block of watch()." in ran.stdout
@@ -355,7 +360,9 @@ def test_the_plugin_of_pytest(
     assert "test_fails_without_a_marker: gradient:partial, 4 steps" in summary
     assert "test_asks_for_gradients" not in summary
     assert "test_in_a_block: trains, 4 steps" in summary
-    assert "3 tests train, 7 do not train all that should learn, 2 train nothing" in summary
+    assert "3 tests train, 8 do not train all that should learn, 2 train nothing" in summary
+    of_block = ran.stdout.partition("test_fails_in_its_block ____")[2].partition("____ test_")[0]
+    assert 1 == of_block.count("took the output of `body` (Linear) out of the graph")
     of_one = ran.stdout.partition("test_never_steps ____")[2].partition("Learning:")[0]
     assert "but its step never ran; it is built at test_some.py:" in of_one
 

@@ -142,14 +142,18 @@ SELECTION = (
     repeatable("--device", "DEVICE", "only this device: cpu or cuda"),
 )
 CORE_STACKS = argument(
-    "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core stacks)"
-)
+    "stacks",
+    nargs="*",
+    metavar="STACK",
+    help="stacks of matrix.toml (default: the core stacks; none where there is no matrix.toml)",
+)  # fmt: skip
 ALL = flag("--all", "every stack of matrix.toml, and every scenario")
 EXPLAIN = flag("--explain", "say why each cell is run or not")
 VERBOSE = flag("-v", "show what the scenarios print, and every failure", "--verbose")
 CELL = argument(
-    "cell", metavar="STACK/SCENARIO/VARIANT[/DEVICE]",
-    help="a cell; without a device, the first one on which it was judged",
+    "cell", metavar="[STACK/]SCENARIO/VARIANT[/DEVICE]",
+    help="a cell; without a stack or a device, the newest stack or the first device on which it "
+    "was judged",
 )  # fmt: skip
 PYTHON = argument(
     "--python", type=Path, metavar="PATH",
@@ -208,6 +212,9 @@ WITHOUT_A_MATRIX = ("trace", "update", "completion")
 OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
 """The commands that change a matrix or work for its night. The others also take what the wheel
 carries."""
+OF_PUBLISHED = ("check", "capsule", "reproduce", "claims")
+"""The commands about published scenarios: a matrix without any is no matrix for them, unless they
+name a script of it. ``why`` also finds what only ran there, and ``trace`` looks there too."""
 OF_STACKS = ("run", "table", "upgrade", "compare", "bisect", "flips")
 """These also need the extra ``matrix``."""
 EXTRA = ("covertable", "numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
@@ -235,7 +242,9 @@ def add(
     settings = {"description": sentence(text), **settings}
     parser = commands.add_parser(name, help=text, **settings)
     parser.set_defaults(
-        command=command, parser=parser, needs="checkout" if name in OF_CHECKOUTS else "matrix",
+        command=command, parser=parser,
+        needs="checkout" if name in OF_CHECKOUTS
+        else "published" if name in OF_PUBLISHED else "matrix",
         modules=EXTRA if name in (*OF_CHECKOUTS, *OF_STACKS) else (),
     )  # fmt: skip
     alone = name in WITHOUT_A_MATRIX
@@ -426,12 +435,12 @@ def register_questions(commands: Commands) -> None:
         "say why a cell of the matrix does not train, or what helps against an error message",
         argument(
             "cell", nargs="+", metavar="CELL|MESSAGE",
-            help="STACK/SCENARIO/VARIANT[/DEVICE] (without a device, the first one on which it was "
-            "judged); or a message, a traceback or a few words",
+            help="[STACK/]SCENARIO/VARIANT[/DEVICE] (without a stack or a device, the newest stack "
+            "or the first device on which it was judged); or a message, a traceback or a few words",
         ),
         JSON,
         epilog="exit code: 1 if no message of the matrix matches",
-    )  # fmt: skip
+    ).set_defaults(needs="recorded")  # fmt: skip
     upgrade = add(
         commands, "upgrade", "upgrade.upgrade_command",
         "run a baseline and a candidate side by side: what breaks, what is fixed, what gets slower",
@@ -575,7 +584,7 @@ exit code:
   0  every cell that was judged here and on the nearest published stack passes, or fails in the
      same way
   1  a cell fails here that passes on the nearest published stack, or fails there in another way;
-     with --strict: any cell fails, or the environment is silent about a misuse
+     with --strict: also if any cell fails, or if no error and no warning tells of a mistake
   2  the check could not be done
 """
 
@@ -594,7 +603,8 @@ def register_own_code(commands: Commands) -> None:
         flag("--strict", "exit with 1 if any cell fails"),
         JSON,
         description="Run the scenarios in an environment that you have, and compare it with the\n"
-        "matrix. Nothing is installed or recorded.",
+        "matrix. Nothing is installed or recorded. The further scenarios of matrix.toml run only\n"
+        "if they are named: --scenario NAME. gradmatrix list shows all.",
         epilog=CHECK_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     add(

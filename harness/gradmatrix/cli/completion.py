@@ -70,8 +70,8 @@ def names(metavar: str, project: Project) -> list[str]:
             return [each.name for each in scenarios]
         case "SCENARIO/VARIANT":
             return variants
-        case "STACK/SCENARIO/VARIANT[/DEVICE]" | "CELL|MESSAGE":
-            return [f"{stack}/{variant}" for stack in stacks for variant in variants]
+        case "[STACK/]SCENARIO/VARIANT[/DEVICE]" | "CELL|MESSAGE":
+            return [*variants, *(f"{stack}/{each}" for stack in stacks for each in variants)]
         case "ID":
             claims = load_claims(project.root, project.known_scenarios())
             return [*(each.name for each in scenarios), *(claim.id for claim in claims)]

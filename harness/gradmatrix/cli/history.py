@@ -52,7 +52,7 @@ STYLES = {
 def history_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Print each entry of one cell, and what may have changed its verdict."""
     history = published_history(project)
-    cell = lookup.find(options.cell, newest(history.entries), project.matrix.run.devices).cell
+    cell = lookup.find(options.cell, newest(history.entries), project).cell
     entries = history_of(history, cell)
     if options.json:
         print_json(CellHistory(cell=cell, entries=entries))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import importlib.metadata
 import json
 import subprocess
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from gradmatrix import __version__
+from gradmatrix.cli.commands import EXTRA
+from gradmatrix.cli.main import installed_as, is_missing
 from gradmatrix.compare import first_matrix
 from gradmatrix.compare.first_matrix import MOST_SCRIPTS, Row, relative
 from gradmatrix.compare.sides import Reading
@@ -69,7 +69,7 @@ def init_command(options: argparse.Namespace, project: Project, console: Console
     ]
     if workflow:
         template = TEMPLATE.read_text(encoding="utf-8")
-        content = template.replace(UNPINNED, json.dumps(installed_as()))
+        content = template.replace(UNPINNED, json.dumps(installed_as(elsewhere=True)))
         write_atomically(root / WORKFLOW, content.encode())
         lines.append(f"written  {WORKFLOW}: every night; it commits the tables to results/")
     if ignore(root / ".gitignore"):
@@ -80,11 +80,16 @@ def init_command(options: argparse.Namespace, project: Project, console: Console
             f"note: {counted(len(left), 'further script')} stand at the end of {MATRIX_FILE}"
         )
     if workflow:
-        lines.append(f"note: the workflow installs {installed_as()}: see GRADMATRIX in it")
+        lines.append(
+            f"note: the workflow installs {installed_as(elsewhere=True)}; to install another one, "
+            "change GRADMATRIX in it, for example to: gradmatrix[matrix] @ git+REPOSITORY@COMMIT"
+        )
     elif not options.no_workflow:
         lines.append(f"note: no workflow was written: GitHub reads workflows in {above} only")
     if (root / "results").exists():
         lines.append("note: results/ exists already; locks, tables and pages are added to it")
+    if any(map(is_missing, EXTRA)):
+        lines.append(f'note: run needs the extra `matrix`: pip install "{installed_as()}"')
     lines.append("next: look through matrix.toml, then: gradmatrix run")
     for line in lines:
         console.print(Text(plain(line)), soft_wrap=True)
@@ -151,19 +156,6 @@ def repository(root: Path) -> Path | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return Path(found.strip()).resolve()
-
-
-def installed_as() -> str:
-    """The requirement that installs this gradmatrix: this release, or the commit it came from."""
-    try:
-        direct = importlib.metadata.distribution("gradmatrix").read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:
-        direct = None
-    origin = json.loads(direct or "{}")
-    commit = origin.get("vcs_info", {}).get("commit_id")
-    if commit:
-        return f"gradmatrix[matrix] @ git+{origin['url']}@{commit}"
-    return f"gradmatrix[matrix]=={__version__}"
 
 
 def ignore(path: Path) -> bool:

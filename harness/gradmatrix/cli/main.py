@@ -81,8 +81,10 @@ def run(options: argparse.Namespace) -> int:
         for name in filter(is_missing, getattr(options, "modules", ())):
             raise lacks(name)
         if project.carried is not None:
-            day = dated(project.carried)
-            say(f"note: there is no matrix.toml here, so this is the matrix published on {day}")
+            say(
+                "note: no matrix.toml here has published scenarios, so this is the matrix "
+                f"published on {dated(project.carried)}"
+            )
         command: Callable[..., int] = imported(options.command)
         # with --json only the document goes to the standard output
         apart = getattr(options, "json", None) is True
@@ -111,9 +113,31 @@ def lacks(name: str | None) -> UserError:
         f"This command needs {name}, which is not installed.",
         cause="gradmatrix was installed without its extra `matrix`: that is enough for trace, "
         "check, why, claims, history, list, capsule, regressions, update and completion",
-        next_step='pip install "gradmatrix[matrix]", or: uvx --from "gradmatrix[matrix]" '
-        "gradmatrix …",
+        next_step=f'pip install "{installed_as()}", or: uvx --from "{installed_as()}" gradmatrix …',
     )
+
+
+def installed_as(*, elsewhere: bool = False) -> str:
+    """The requirement that installs this gradmatrix with the extra ``matrix``.
+
+    It is the commit or the file that this one came from, or else this release. ``elsewhere`` is
+    another machine, which has no file of this one.
+    """
+    import json
+    from importlib import metadata
+
+    try:
+        origin = json.loads(
+            metadata.distribution("gradmatrix").read_text("direct_url.json") or "{}"
+        )
+    except metadata.PackageNotFoundError:
+        origin = {}
+    commit = origin.get("vcs_info", {}).get("commit_id")
+    if commit:
+        return f"gradmatrix[matrix] @ git+{origin['url']}@{commit}"
+    if origin and not elsewhere:
+        return f"gradmatrix[matrix] @ {origin['url']}"
+    return f"gradmatrix[matrix]=={__version__}"
 
 
 def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
@@ -132,12 +156,14 @@ def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that suggests a command for a mistyped one."""
+    """A parser that suggests a command for a mistyped one, and for none."""
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and exit with 2."""
         from gradmatrix.core.errors import did_you_mean
 
+        if message.endswith("required: COMMAND"):
+            message = f"no command is named\n{EXAMPLES.rstrip()}"
         mistyped = MISTYPED.search(message)
         if mistyped is not None:
             meant = did_you_mean(mistyped[1], re.findall(r"[\w-]+", mistyped[2]))

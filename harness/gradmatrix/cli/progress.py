@@ -75,13 +75,13 @@ class Display:
         self._progress.stop()
 
     def stage(self, stack: str, text: str) -> None:
-        """Show what the run is doing; without a terminal, a line for each thing that takes long."""
+        """Show what the run is doing; a line for a note, and without a terminal for long things."""
         self._progress.update(self._task, stack=stack, stage=text)
-        if not self.console.is_terminal and text != self._last and text.partition(" ")[0] in LONG:
+        first, has_bar = text.partition(" ")[0], self.console.is_terminal
+        if text != self._last and (first == "note:" or (first in LONG and not has_bar)):
             self._last = text
-            Console(stderr=True, highlight=False).print(
-                Text(one_line(f"{stack}: {text}")), soft_wrap=True
-            )
+            where = self.console if has_bar else Console(stderr=True, highlight=False)
+            where.print(Text(one_line(f"{stack}: {text}")), soft_wrap=True)
 
     def planned(self, stack: str, cells: Sequence[Planned]) -> None:
         """Set the length of the bar; with ``explain`` print why each cell is run or not."""

@@ -22,7 +22,7 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import refuse_unwritable
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_DEVICE, Outcome
-from gradmatrix.core.text import counted, one_line, plain, tally, versioned
+from gradmatrix.core.text import counted, one_line, plain, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.publish.publication import sources_of
@@ -36,7 +36,7 @@ from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
-from gradmatrix.trace.trace import Finding, finish, headline, published_remedy, report
+from gradmatrix.trace.trace import INTERRUPTED, Finding, finish, headline, published_remedy, report
 
 IS_CELL = re.compile(r"\S*/\S*")
 """What names a cell, or should; everything else is a message."""
@@ -75,11 +75,12 @@ def show_finding(finding: Finding, console: Console) -> None:
 
 
 def style_of(finding: Finding) -> str:
-    """Green if it trains, red if it does not, yellow with a mistake or if it was not judged."""
+    """Green if it trains, red if it does not, yellow with a mistake, or if it was not judged."""
     outcome = Outcome(finding.outcome)
     if outcome.trains and finding.diagnosis is None:
         return "bold green"
-    return "bold red" if outcome.judged and not outcome.trains else "bold yellow"
+    failed = outcome.judged and not outcome.trains and outcome != INTERRUPTED
+    return "bold red" if failed else "bold yellow"
 
 
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -89,7 +90,7 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
         return find_message(asked, project, console, as_json=options.json)
     published = project.published(project.store.everything().values())
     known = {record.cell: record for record in published.records}
-    record = lookup.find(asked, known, project.matrix.run.devices)
+    record = lookup.find(asked, known, project)
     if options.json:
         there = [each for each in published.records if each.cell.stack == record.cell.stack]
         rows = rows_of(there, published.scenarios)
@@ -218,14 +219,15 @@ def check_command(options: argparse.Namespace, project: Project, console: Consol
         with Display(console) as display:
             stage = partial(display.stage, THIS_ENVIRONMENT)
             report = check.check(project, python, selection, stage)
-        for line in check_lines(report):
+        named = options.scenario or options.cell
+        for line in check_lines(report, () if named else project.matrix.run.further):
             console.print(Text(line), soft_wrap=True)
     failing = [*report.failing(misuse=False), *report.failing(misuse=True)]
     return 1 if (failing if options.strict else report.unexpected) else 0
 
 
-def check_lines(report: Report) -> Iterator[str]:
-    """The report as lines of text."""
+def check_lines(report: Report, left: Sequence[str]) -> Iterator[str]:
+    """The report as lines of text; the ``left`` scenarios were not run."""
     yield f"{report.python}: {versioned(report.versions)}"
     if report.nearest:
         there = report.nearest_versions.items()
@@ -237,7 +239,10 @@ def check_lines(report: Report) -> Iterator[str]:
     yield from failing_lines(report, misuse=False)
     yield from failing_lines(report, misuse=True)
     if report.unjudged:
-        yield f"\nNot judged: {tally(Counter(cell.outcome for cell in report.unjudged))}"
+        yield f"\n{counted(len(report.unjudged), 'cell')} not judged:"
+        reasons = Counter(f"{cell.outcome}: {one_line(cell.message)}" for cell in report.unjudged)
+        for reason, cells in reasons.most_common():
+            yield f"  {cells} {reason.replace('this stack', 'your environment')}"
     if report.better:
         names = ", ".join(
             f"{cell.scenario}/{cell.variant} ({cell.nearest})" for cell in report.better
@@ -246,24 +251,30 @@ def check_lines(report: Report) -> Iterator[str]:
     if report.unexpected:
         differ = f"{len(report.unexpected)} of these failures differ from {report.nearest}"
         yield f"\n{differ}: see each cell."
+    if left:
+        what = counted(len(left), "further scenario")
+        yield f"\n{what} did not run. To run one: --scenario NAME, of {', '.join(left)}"
 
 
 def failing_lines(report: Report, *, misuse: bool) -> Iterator[str]:
     """The failing cells with reasons, grouped by the published stacks that fail in the same way."""
-    judged = sum(
-        cell.passed is not None and (cell.role is Role.MISUSE) is misuse for cell in report.cells
-    )
+    judged = [
+        cell.scenario
+        for cell in report.cells
+        if cell.passed is not None and (cell.role is Role.MISUSE) is misuse
+    ]
     failing = report.failing(misuse=misuse)
     if not judged:
         return
-    what = (
-        f"does not report {len(failing)} of {judged} kinds of misuse"
-        if misuse
-        else f"fails {len(failing)} of {counted(judged, 'cell')}"
-    )
-    yield f"\nYour environment {what}{':' if failing else '.'}"
+    of = f"of {counted(len(set(judged)), 'scenario')}{':' if failing else '.'}"
+    if not misuse:
+        yield f"\nYour environment fails {len(failing)} of {counted(len(judged), 'cell')} {of}"
+    elif failing:
+        yield f"\nNo error and no warning tells of {len(failing)} of {len(judged)} mistakes {of}"
+    else:
+        yield f"\nAn error or a warning tells of each of {counted(len(judged), 'mistake')} {of}"
     for words, cells in report.groups(misuse=misuse).items():
-        yield f"\n  {len(cells)} {words}:"
+        yield f"\n  {counted(len(cells), 'mistake' if misuse else 'cell')}, {words}:"
         yield from cell_lines(cells, report.nearest)
 
 
@@ -292,7 +303,7 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
     """Write or print a script that reproduces a cell."""
     refuse_unwritable(options.output)
     known = lookup.published(project)
-    record = lookup.find(options.cell, known, project.matrix.run.devices)
+    record = lookup.find(options.cell, known, project)
     scenario = lookup.scenario_of(record, project)
     capsule.refuse(record, scenario, everything=options.any, others=known.values())
     lock = lookup.lock_of(record, project)
@@ -319,7 +330,7 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
 
 def reproduce_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run a published cell here; the exit code is 1 if its verdict differs."""
-    record = lookup.find(options.cell, lookup.published(project), project.matrix.run.devices)
+    record = lookup.find(options.cell, lookup.published(project), project)
     with Display(console) as display:
         here = reproduce(project, record, partial(display.stage, record.cell.stack))
     if options.json:

@@ -655,8 +655,11 @@ def unmeasured(measured: Sequence[Measured]) -> Iterator[str]:
     failed = [each for each in measured if each.step_time is None]
     if failed:
         reasons = {notice for each in failed for notice in each.notices}
-        why = f" ({reasons.pop()})" if len(reasons) == 1 else ""
-        yield f"{len(failed)} of {cells} could not be measured{why}"
+        why = f"{reasons.pop()}; " if len(reasons) == 1 else ""
+        yield (
+            f"{len(failed)} of {cells} could not be measured ({why}to go without: --no-timing, or "
+            "--speed-optional)"
+        )
     unsure = [
         each for each in measured if each.step_time is not None and Size.INCONCLUSIVE in sizes(each)
     ]

@@ -46,17 +46,23 @@ def without_credentials(text: str) -> str:
     return CREDENTIALS.sub("//", text)
 
 
+MOST_KNOWN = 30
+"""More words are not listed: the next step of an error shows all."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence with the most similar known word, those that contain it, or all of them."""
+    """A sentence with the most similar known word, those that contain it, or the first ones."""
     import difflib
 
-    known = list(known)
+    from gradmatrix.core.text import few
+
+    known = list(dict.fromkeys(known))
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [
         each for each in known if word and word.lower() in each.lower()
     ]
     if near:
         return f"perhaps you meant {' or '.join(map(repr, near))}"
-    return f"known are: {', '.join(known)}"
+    return f"known are: {few(known, MOST_KNOWN)}" if known else "there is none yet"
 
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")

@@ -505,8 +505,16 @@ def advise(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
     return f"{what}. It was seen to help: {where} trains on {cell.stack}."
 
 
-def explain(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
-    """A diagnosis for people: two to seven lines, of which the last says what to do."""
+def explain(
+    diagnosis: Diagnosis, remedy: Remedy | None, whose: str = "the scenario"
+) -> tuple[str, ...]:
+    """A diagnosis for people: two to seven lines, of which the last says what to do.
+
+    Args:
+        diagnosis: of a cell, or of a user's script.
+        remedy: what was seen to help.
+        whose: whose code ran.
+    """
     last = advise(diagnosis, remedy)
-    lines = (*diagnosis.text[:5], *diagnosis.route)
+    lines = (*diagnosis.text[:5], *diagnosis.route(whose))
     return lines if last is None else (*lines, last)

@@ -216,12 +216,11 @@ class Diagnosis(Frozen, frozen=True):
     advice: str = ""
     """What to do about it, if that is more exact than the advice of the cause."""
 
-    @property
-    def route(self) -> tuple[str, ...]:
-        """A sentence about the user's line, if it is not the place itself."""
+    def route(self, whose: str) -> tuple[str, ...]:
+        """A sentence about the user's line, if it is not the place itself: ``whose`` code it is."""
         if self.user is None or any(format_frame(self.user) in line for line in self.text):
             return ()
-        return (f"The line of your own code that led there: {format_frame(self.user)}.",)
+        return (f"The line of {whose} that led there: {format_frame(self.user)}.",)
 
 
 def diagnose(seen: Observation) -> Diagnosis | None:
@@ -507,7 +506,7 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(found.frames)
     name = name_module(found.module, found.type)
     container = found.container if found.container in {"list", "dict", "tuple", "set"} else ""
-    what = f"{found.holds} in a plain {container}" if container else "a plain tensor"
+    what = f"a plain {container} of {found.holds}" if container else "a plain tensor"
     fitting = REGISTERED[found.holds, found.container == "dict"] if container else "nn.Parameter"
     missing = counted(found.parameters, "tensor")
     line = (
@@ -1517,9 +1516,10 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
     elif built.rate_from == "scheduler":
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
         advice = (
-            "Call the scheduler's step() as often as it counts, and let it begin above 0. Check"
-            " what it computes: an integer division, 0 steps, or a warm-up that is longer than the"
-            " run keep the learning rate at 0."
+            "Call the scheduler's step() once for each step that it counts (of the optimizer, or an"
+            " epoch), and let the first learning rate be above 0. Check what it computes: an"
+            " integer division, 0 steps, or a warm-up that is longer than the run keep the"
+            " learning rate at 0."
         )
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."

@@ -162,24 +162,27 @@ def like(
     bounds = bounds_here(failing, others, stacks, here, needs) if others else ()
     words = f"as on {few(failing, MOST_NAMES)}"
     if not others and len(failing) > 1:
-        words = f"as all {len(failing)} published stacks do"
+        words = f"as on all {len(failing)} published stacks"
     elif bounds:
-        words = f"as every published stack with {' or '.join(map(str, bounds))} does"
-        if len(bounds) > 1:
-            words += "; the published stacks do not tell which of these it is"
+        first, *more = map(str, bounds)
+        words = f"as on every published stack with {first}"
+        if more:
+            words += f"; these stacks also have {listed(more)}, so it may be any of these packages"
     elif 0 < len(others) <= MOST_EXCEPTIONS < MOST_NAMES < len(failing):
-        words = f"as on every published stack but {listed(others)}"
+        words = f"as on every published stack except {listed(others)}"
     return Likeness(words=words, stacks=failing, bounds=bounds)
 
 
 def like_none(outcome: str, others: list[Record]) -> str:
     """What to say about a failure that no published stack has."""
     if Outcome(outcome).phase is Phase.IMPORT:
-        return "that cannot even be imported here"
+        return "because it cannot be imported here"
     otherwise = sorted({record.outcome for record in others if record.passed is False})
     if otherwise:
-        return f"in another way than published stacks do ({', '.join(otherwise)})"
-    return "that no published stack fails" if others else "that no published stack was judged on"
+        return f"in another way than on published stacks ({', '.join(otherwise)})"
+    if others:
+        return "here and on no published stack"
+    return "here, and no published stack was judged on it"
 
 
 def bounds_here(

@@ -487,7 +487,10 @@ class PacedCell:
         """Why a script ended by itself."""
         seen = read_observation(self.request.directory)
         if seen is not None and seen.raised is None and seen.skipped is None and not seen.no_device:
-            return Exhausted(f"it has no more than {seen.steps} steps")
+            return Exhausted(
+                f"it has no more than {seen.steps} steps and ended while it warmed up or was "
+                "measured; several hundred steps are usually enough"
+            )
         ended = Ended(
             event.signal, event.exit, output_tail=tail(self.request.directory / "output.txt")
         )

@@ -40,6 +40,11 @@ PATIENCE_S = 10.0
 TIMES_KEPT = 10_000
 RANKS = ("RANK", "LOCAL_RANK")
 """Set by launchers: torchrun and accelerate set both, Lightning only the second."""
+NOTHING: Dict[str, Any] = {
+    "steps": 0, "last_loss": None, "losses": (), "gradient_norms": (), "backward": (),
+    "parameters": (), "lost": (), "warnings": (), "step_times_s": (), "observer_errors": (),
+}  # fmt: skip
+"""What an observer would say that saw nothing."""
 
 
 class Trace:
@@ -249,11 +254,13 @@ def begin(folder: str) -> None:
 
 
 def ended_early(folder: str) -> None:
-    """Write the exception of a script that failed before it imported torch."""
+    """Write the exception of a script that failed before it imported torch.
+
+    Torch is not imported here: the interpreter is ending, and torch would complain about that.
+    """
     error = last_exception()
     if error is not None:
-        nothing = Observer(audit=0, warmup=0, device="cpu", light=True)
-        tell(folder, None, observation(nothing, "import", error, time.perf_counter()))
+        tell(folder, None, observation(None, "import", error, time.perf_counter()))
 
 
 def last_exception() -> Optional[BaseException]:
@@ -268,10 +275,10 @@ def last_exception() -> Optional[BaseException]:
 
 
 def observation(
-    observer: Observer, reached: str, error: Optional[BaseException], began: float
+    observer: Optional[Observer], reached: str, error: Optional[BaseException], began: float
 ) -> Dict[str, Any]:
-    """The observation of a process so far."""
-    facts = observer.facts()
+    """The observation of a process so far; without an observer it never imported torch."""
+    facts = {**NOTHING} if observer is None else observer.facts()
     facts["step_times_s"] = facts["step_times_s"][-TIMES_KEPT:]
     cuda = machine.peak_cuda_memory_bytes() if "torch" in sys.modules else None
     return {
@@ -281,7 +288,7 @@ def observation(
         "no_device": False,
         "raised": None if error is None else described(error),
         **facts,
-        **({} if error is None else observer.of_error(error)),
+        **({} if error is None or observer is None else observer.of_error(error)),
         "peak_memory_bytes": machine.peak_memory_bytes() if cuda is None else cuda,
         "start_memory_bytes": None,
         "wall_s": time.perf_counter() - began,

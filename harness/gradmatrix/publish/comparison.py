@@ -412,7 +412,14 @@ class RatioRow:
 
 def ratio_rows(comparison: Comparison) -> tuple[RatioRow, ...]:
     """Return a row for each measured quantity, the worst cells first."""
+    if nothing_measured(comparison):
+        return ()
     return tuple(row for each in comparison.measured for row in rows_of(each))
+
+
+def nothing_measured(comparison: Comparison) -> bool:
+    """Return whether no cell has a step time or a peak of memory."""
+    return all(each.step_time is None and each.memory is None for each in comparison.measured)
 
 
 def rows_of(measured: Measured) -> Iterator[RatioRow]:
@@ -494,6 +501,9 @@ def measuring(comparison: Comparison) -> str:
     measured = comparison.measured
     if not measured:
         return NOT_MEASURED
+    if nothing_measured(comparison):
+        why = (f"{each.key}: {' '.join(each.notices)}" for each in measured)
+        return f"Nothing could be measured. {'; '.join(why)}."
     spent = sum(each.spent_s for each in measured)
     ratio = next((one.step_time for one in measured if one.step_time is not None), None)
     memory = next((one.memory for one in measured if one.memory is not None), None)

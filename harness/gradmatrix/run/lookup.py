@@ -94,33 +94,41 @@ def published(project: Project) -> dict[Cell, Record]:
     return Store(project.store.published, project.store.published).everything()
 
 
-def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Known:
-    """What is ``known`` of the cell that ``text`` names: STACK/SCENARIO/VARIANT[/DEVICE].
+def find(text: str, known: Mapping[Cell, Known], project: Project) -> Known:
+    """What is ``known`` of the cell that ``text`` names: [STACK/]SCENARIO/VARIANT[/DEVICE].
 
-    Without a device, the first of ``devices`` on which the cell was judged is meant.
+    Without a stack, the newest one on which the cell was judged is meant, and without a device the
+    first one of matrix.toml.
 
     Raises:
         UserError: with a suggestion for an unknown part.
     """
     words = text.split("/")
+    stacks, scenarios = ({getattr(cell, part) for cell in known} for part in PARTS[:2])
+    if words[0] in scenarios - stacks:
+        words = ["", *words]
     if not len(PARTS) - 1 <= len(words) <= len(PARTS):
         raise UserError(
             f"{text!r} is not a cell.",
-            cause="a cell is written STACK/SCENARIO/VARIANT or STACK/SCENARIO/VARIANT/DEVICE",
+            cause="a cell is written SCENARIO/VARIANT, STACK/SCENARIO/VARIANT or "
+            "STACK/SCENARIO/VARIANT/DEVICE",
             next_step="gradmatrix list shows stacks, scenarios and variants",
         )
     cells = list(known)
     for part, word in zip(PARTS, words, strict=False):
-        kind = (
-            part
-            if part in ("stack", "device")
-            else f"{part} of {'/'.join(words[: PARTS.index(part)])}"
-        )
+        if not word and part == "stack":
+            continue
+        above = "/".join(filter(None, words[: PARTS.index(part)]))
+        kind = part if part in ("stack", "device") or not above else f"{part} of {above}"
         expect(word, f"published {kind}", sorted({getattr(cell, part) for cell in cells}))
         cells = [cell for cell in cells if getattr(cell, part) == word]
-    order = {device: place for place, device in enumerate(devices)}
-    cells.sort(key=lambda cell: (known[cell].passed is None, order.get(cell.device, len(order))))
-    return known[cells[0]]
+    devices = {device: place for place, device in enumerate(project.matrix.run.devices)}
+    cells.sort(key=lambda cell: devices.get(cell.device, len(devices)))
+    if len({cell.stack for cell in cells}) > 1:
+        locks = project.known_locks({cell.stack for cell in cells})
+        ages = {lock.stack: -lock.as_of.toordinal() for lock in locks}
+        cells.sort(key=lambda cell: ages.get(cell.stack, 0))
+    return known[min(cells, key=lambda cell: known[cell].passed is None)]
 
 
 def scenario_of(record: Record, project: Project) -> Scenario:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -75,13 +74,11 @@ class Project:
         """
         root = options.root or find_checkout(Path.cwd())
         own = {"matrix_file": options.matrix, "results": options.results}
-        if root is not None:
-            return cls.at(root, **own)
-        if options.needs == "nothing":
-            with contextlib.suppress(UserError):  # without it there is only less to advise
-                root = found.root if (found := bundle.carried()) else None
-            return cls.at(root or Path.cwd(), **own)
-        found = bundle.carried() if options.needs == "matrix" else None
+        if root is not None or options.needs == "nothing":
+            project = cls.at(root or Path.cwd(), **own)
+            elsewhere = options.needs in {"published", "recorded"} and not project.is_meant(options)
+            return project.published_matrix if elsewhere else project
+        found = bundle.carried() if options.needs != "checkout" else None
         if found is None:
             raise UserError(
                 f"This command needs a {MATRIX_FILE}, and found none.",
@@ -101,6 +98,23 @@ class Project:
         if results is None:
             return cls(root, matrix_file, root / "results", root / ".gradmatrix")
         return cls(root, matrix_file, results.resolve(), results.resolve() / ".gradmatrix")
+
+    @cached_property
+    def published_matrix(self) -> Project:
+        """Where published scenarios are looked up: here, or else in what the wheel carries.
+
+        A project that only runs its own scripts has none.
+
+        Raises:
+            UserError: if matrix.toml or what the wheel carries cannot be read.
+        """
+        if self.matrix_file.is_file() and (
+            scenarios.are_in(self.root / "scenarios")
+            or (any(self.store.published.glob("*.jsonl")) and self.typed_matrix.run.scenarios)
+        ):
+            return self
+        found = None if self.carried else bundle.carried()
+        return replace(self.at(found.root), carried=found.published) if found else self
 
     @cached_property
     def local(self) -> Project:
@@ -266,6 +280,21 @@ class Project:
             if match:
                 self.matrix.stack(match.group(1))
         return self.known_stacks
+
+    def is_meant(self, options: argparse.Namespace) -> bool:
+        """Whether a command line names a script of this matrix, or a cell that may have run here.
+
+        The name of a stack says nothing: most matrices have a ``latest``.
+        """
+        given = vars(options)
+        cell = given.get("cell") or ()
+        cells = [cell] if isinstance(cell, str) else cell
+        words = {word for each in cells if "/" in each for word in each.split("/")[:2]}
+        words |= {*(given.get("scenario") or ()), given.get("id")} - {None}
+        if not words:
+            return False
+        own = self.chosen_scenarios() if options.needs == "recorded" else self.scripts
+        return any(each.name in words for each in own)
 
     def drop_environment(self, stack: Stack) -> None:
         """Delete the stack's environment."""

@@ -120,7 +120,7 @@ def here(run: StackRun, cells: list[Planned]) -> Generator[Ran]:
         run.stage(f"installing a lock of {counted(len(run.lock.packages), 'package')}")
         waiting = partial(run.stage, "waiting for another stack to be installed")
         installed = environment.ensure(
-            run.lock, run.locks, run.environments, waiting, progress=run.installing
+            run.lock, run.locks, run.environments, waiting, progress=run.stage
         )
         yield from cells_in(installed, run, cells)
 
@@ -209,10 +209,6 @@ class StackRun:
     def stage(self, text: str) -> None:
         """Report what takes a while now."""
         self.progress.stage(self.stack.name, text)
-
-    def installing(self, step: str) -> None:
-        """Report a step of an install."""
-        self.stage(f"installing: {step}")
 
     def plan(self, selection: Selection) -> list[Planned]:
         """The selected cells of this stack."""

@@ -122,6 +122,13 @@ class BuildChoice:
         )
 
 
+GIB = 2**30
+NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7 * GIB}
+LARGER = (
+    f"which may need {NEEDED_BYTES[Build.DEFAULT] / GIB:.0f} GiB "
+    f"in place of {NEEDED_BYTES[Build.CPU] / GIB:.1f}"
+)
+"""How much larger the CUDA build is, with what it needs."""
 BUILT_FOR_TORCH = ("torchvision", "torchaudio")
 """Packages with compiled code that is built for one build of torch, as torch itself is."""
 
@@ -153,7 +160,7 @@ def torch_build(
         return BuildChoice(
             Build.DEFAULT,
             notice=f"The index's {companion} fits the index's own build of torch only, so the "
-            f"larger CUDA build of torch {version} is installed.",
+            f"CUDA build of torch {version} is installed, {LARGER}.",
         )
     wheel = cpu_wheel(version, lock.python, find_links)
     if wheel:
@@ -165,8 +172,8 @@ def torch_build(
         pin = f"torch=={cpu_version(version)}"
         return BuildChoice(Build.CPU, pin, wheels, options=("--torch-backend", "cpu"))
     notice = (
-        f"No CPU build of torch {version} was found, so the larger CUDA build is installed; "
-        "to save gigabytes, set UV_FIND_LINKS to a directory that has the CPU wheel."
+        f"No CPU build of torch {version} was found, so the CUDA build is installed, {LARGER}; "
+        "to avoid that, set UV_FIND_LINKS to a directory that has the CPU wheel."
     )
     return BuildChoice(Build.DEFAULT, notice=notice)
 
@@ -330,8 +337,6 @@ def _pip_setting() -> str:
 
 
 MARKER = "installed.json"
-GIB = 2**30
-NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7 * GIB}
 """Disk space that an environment needs at worst: nothing is cached, no hard links."""
 
 FAILURES = {
@@ -398,7 +403,8 @@ def ensure(
         locks: the folder of the lock's text
         root: the folder of all environments
         waiting: called if another install must end first
-        progress: called with each line about what is downloaded and installed
+        progress: called with what a user should know before the download, and with each line about
+            what is downloaded and installed
         driver: whether the machine has an NVIDIA driver; None to look
         choose: the build to install, for tests
         free_bytes: free disk space at a path, for tests
@@ -425,7 +431,9 @@ def ensure(
         pin(choice.wheels, locks / PINS, root / PINS)
         try:
             _create(lock, folder)
-            _install(lock, text, choice, folder, progress)
+            if choice.notice:
+                progress(f"note: {choice.notice}")
+            _install(lock, text, choice, folder, lambda step: progress(f"installing: {step}"))
         except (InstallFailed, NeedsBuild):
             shutil.rmtree(folder, ignore_errors=True)  # an incomplete one may have filled the disk
             raise

@@ -74,14 +74,15 @@ def refuse(
         raise UserError(
             f"{cell} trains; its failure is that it disagrees with another variant.",
             cause=one_line(record.message),
-            next_step="--any writes the capsule of this variant alone",
+            next_step=f"gradmatrix capsule {cell} --any writes the script of this variant alone",
         )
     if record.passed:
         did = "trains" if record.outcome == TRAINS else "reports the mistake, as it should"
         raise UserError(
             f"{cell} {did}, so there is no failure to show.",
             cause="a capsule shows somebody else how a published cell fails",
-            next_step=f"{suggested(cell, others)}; --any writes the script of this one anyway",
+            next_step=f"{suggested(cell, others)}; gradmatrix capsule {cell} --any writes the "
+            "script of this one anyway",
         )
 
 

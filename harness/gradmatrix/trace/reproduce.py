@@ -88,10 +88,7 @@ def reproduce(
             stage(f"installing a lock of {len(lock.packages)} packages")
             try:
                 installed = environment.ensure(
-                    lock,
-                    project.locks_folder,
-                    project.environments,
-                    progress=lambda step: stage(f"installing: {step}"),
+                    lock, project.locks_folder, project.environments, progress=stage
                 )
             except environment.InstallFailed as error:
                 verdict = failed_install(error)

@@ -7,6 +7,7 @@ ended, the processes become one finding, as data and as text for people.
 from __future__ import annotations
 
 import dataclasses
+import signal
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -30,7 +31,7 @@ from gradmatrix.judge.diagnosis import (
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
 from gradmatrix.judge.versions import remedy_near
-from gradmatrix.trace.running import start
+from gradmatrix.trace.running import AUDIT, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 
 
 WARMUP = 4
+FEWEST_TIMED = 4
+MOST_SPREAD = 2.0
+"""The third quartile of steps per second in terms of the first, up to which a speed is told."""
+INTERRUPTED = killed_by(signal.SIGINT)
 MIB = 2**20
 
 
@@ -61,6 +66,11 @@ class Speed(Frozen, frozen=True):
     low: float
     high: float
     steps: int
+
+    @property
+    def means_something(self) -> bool:
+        """Whether there are enough steps, and they take about as long."""
+        return self.steps >= FEWEST_TIMED and self.high <= MOST_SPREAD * self.low
 
 
 class Finding(Frozen, frozen=True):
@@ -111,6 +121,7 @@ def no_remedy(_diagnosis: Diagnosis, _seen: Observation) -> Remedy | None:
 def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
     """A remedy from the published matrix; None if there is no remedy or no matrix."""
     try:
+        project = project.published_matrix
         published = project.published(project.store.everything().values())
     except (OSError, UserError):
         return None
@@ -174,12 +185,17 @@ def conclude(
         remedy_for: looks up what is known to help.
     """
     seen = observed(left.processes, failed=returncode != 0 and not left.stopped)
-    whole = seen
+    whole, ended = seen, 0 if left.stopped else returncode
+    if seen is not None and seen.raised is not None and seen.raised.type == "KeyboardInterrupt":
+        seen, ended = replace(seen, raised=None), -signal.SIGINT  # what was seen before it counts
     remarks: tuple[str, ...] = ()
     if seen is not None:
         seen, remarks = split(replace(seen, drift=left.drift))
-    verdict = judged(seen, 0 if left.stopped else returncode)
-    blind = verdict.gradient is None and (verdict.outcome.trains or not verdict.outcome.judged)
+    verdict = judged(seen, ended)
+    early = ended == -signal.SIGINT and (seen is None or seen.steps + seen.updates < AUDIT)
+    blind = early or (
+        verdict.gradient is None and (verdict.outcome.trains or not verdict.outcome.judged)
+    )
     diagnosis = diagnose(seen) if seen is not None and not blind else None
     remedy = remedy_for(diagnosis, seen) if diagnosis is not None and seen is not None else None
     learning, still = group_by_learning(seen.parameters) if seen is not None else ((), ())
@@ -207,7 +223,7 @@ def conclude(
 def explained(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
     """A diagnosis in sentences, and where to read how the remedy is written."""
     code = () if remedy is None else (f"Its code: gradmatrix capsule {remedy.cell} --any",)
-    return (*explain(diagnosis, remedy), *code)
+    return (*explain(diagnosis, remedy, "your own code"), *code)
 
 
 def observed(processes: Sequence[Process], *, failed: bool) -> Observation | None:
@@ -243,6 +259,8 @@ def judged(seen: Observation | None, returncode: int) -> Verdict:
     if seen is not None and (returncode == 0 or (returncode > 0 and seen.raised is not None)):
         return judge_script(seen)
     gradient = None if seen is None else gradient_status(seen)
+    if returncode == -signal.SIGINT:
+        return Verdict(INTERRUPTED, gradient, "stopped by SIGINT, which Ctrl-C sends")
     if returncode < 0:
         return Verdict(killed_by(-returncode), gradient, f"killed by signal {-returncode}")
     message = f"the process exited with status {returncode} by itself"
@@ -259,7 +277,8 @@ def speed(times_s: Sequence[float]) -> Speed | None:
 
 def headline(finding: Finding) -> str:
     """Outcome, gradient, steps, speed and memory on one line."""
-    parts = [finding.outcome]
+    interrupted = finding.outcome == str(INTERRUPTED)
+    parts = [f"interrupted ({finding.outcome})" if interrupted else finding.outcome]
     if finding.outcome == TRAINS and finding.diagnosis is not None:
         parts.append(f"with a mistake ({finding.diagnosis.cause})")
     if finding.gradient is not None:
@@ -268,7 +287,7 @@ def headline(finding: Finding) -> str:
     if (seen := finding.observation) is not None:
         by_hand = counted(seen.updates, "update") + " without an optimizer"
         parts.append(by_hand if seen.updates else counted(finding.steps, "step"))
-    if (fast := finding.steps_per_s) is not None:
+    if (fast := finding.steps_per_s) is not None and fast.means_something:
         parts.append(f"{digits(fast.median)} steps/s ({digits(fast.low)} to {digits(fast.high)})")
     if finding.peak_memory_bytes is not None:
         parts.append(f"{finding.peak_memory_bytes / MIB:.0f} MiB at peak")

@@ -1,4 +1,5 @@
 # cause: not-registered
+# says: is a plain list of modules
 
 import torch
 from torch import nn
