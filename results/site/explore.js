@@ -185,7 +185,7 @@ function search() {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const text = document.getElementById("message").value.trim();
-    if (text) location.href = `errors.html#q=${encodeURIComponent(text.slice(-2000))}`;
+    if (text) location.href = `errors.html#q=${encodeURIComponent(text.slice(-20000))}`;
   });
   form.hidden = false;
   document.querySelector(".without-script").hidden = true;

@@ -1,10 +1,9 @@
 "use strict";
 
 /*
- * The search of errors.html: finds messages, variants and claims for a pasted message, a traceback
- * or a few words. Results share words with the query. Rare words count more; filler words, numbers
- * and addresses do not count. Words in the order of the query count more than scattered ones. The
- * address contains the search: errors.html#q=…
+ * The search of errors.html: finds messages, variants and claims for a pasted message, a whole log
+ * or a few words. publish/search.py explains it and gives the same answers; its rules are in the
+ * page. The address contains the search: errors.html#q=…
  */
 
 const form = document.getElementById("search");
@@ -13,123 +12,142 @@ const status = document.getElementById("status");
 const found = document.getElementById("found");
 const matches = document.getElementById("matches");
 const others = document.getElementById("others");
+const guesses = document.getElementById("guesses");
 const everything = document.getElementById("everything");
-const ENOUGH = 0.6;
-const ENOUGH_OF_A_QUESTION = 0.75;
+const RULES = JSON.parse(form.dataset.rules);
 const MOST = 20;
-const FEW_WORDS = 12; // more than these are a message or a traceback, not a question
-const FILLER = new Set(
-  (
-    "a an and are as at be but by can do does for from has have i if in is it its not of on or " +
-    "so than that the then this to was will with you your"
-  ).split(" "),
-);
+const COLOURS = new RegExp(RULES.colours.join("|"), "g");
+const IGNORED = new RegExp(RULES.ignored.join("|"), "g");
+const WORD = new RegExp(RULES.word, "g");
+const PLURAL = new RegExp(RULES.plural);
+const KIND = new RegExp(RULES.kind);
+const FILLER = new Set(RULES.filler.split(" "));
 
-/*
- * The words that matter, in the singular: without fillers if others are left, and without numbers
- * but single digits.
- */
+const unique = (each) => [...new Set(each)];
+const orElse = (some, all) => (some.length ? some : all);
+
+/* The words that matter, in the singular: without fillers if others are left. */
 function words(text) {
-  const plain = text.toLowerCase().replace(/0x[0-9a-f]+|\d{2,}(?:[.,:]\d+)*|\d(?:[.,:]\d+)+/g, " ");
-  const parts = plain.match(/[\p{L}_]{2,}|\b\d\b/gu) ?? [];
-  const core = parts.filter((word) => !FILLER.has(word));
-  return (core.length ? core : parts).map((word) => word.replace(/(?<=[a-z]{3}[^su])s$/, ""));
+  const plain = text.replace(COLOURS, "").replace(IGNORED, " ").toLowerCase();
+  const every = plain.match(WORD) ?? [];
+  const singular = every.map((word) => word.replace(PLURAL, "$1"));
+  return orElse(singular.filter((word) => !FILLER.has(word)), singular);
 }
 
-/* What a traceback says at its end; any other text as it is. */
-function said(text) {
-  const lines = text.trim().split(/\r\n|\r|\n/);
-  const inside = lines.findLastIndex((line) => /^[ \t]/.test(line));
-  const isTraceback = /Traceback \(most recent call last\)/i.test(text);
-  if (!isTraceback || inside < 0 || inside === lines.length - 1) return text;
-  return lines.slice(inside + 1).join("\n");
+/* The pairs of neighbouring words, each once; one word is a pair if there are no more. */
+function pairs(list) {
+  const [first, ...others] = list;
+  if (!others.length) return list.map((word) => `${word} `);
+  return unique(others.map((word, n) => `${n ? others[n - 1] : first} ${word}`));
 }
 
-function entry(element) {
-  const list = words(element.dataset.text);
-  return { element, list, joined: ` ${list.join(" ")} `, own: new Set(list) };
+function entry(every) {
+  const plain = orElse(every.filter((word) => !KIND.test(word)), every);
+  const found = { words: unique(every), asked: unique(plain), pairs: pairs(plain) };
+  return { ...found, ownWords: new Set(every), ownPairs: new Set(found.pairs) };
 }
 
-const messages = [...everything.querySelectorAll("article")].map(entry);
-const lines = [...everything.querySelectorAll(".also [data-text]")].map(entry);
-
-const spread = new Map();
-for (const { own } of [...messages, ...lines]) {
-  for (const word of own) spread.set(word, (spread.get(word) ?? 0) + 1);
-}
-const size = messages.length + lines.length;
-const weight = (word) => Math.log(1 + size / (spread.get(word) ?? 0.5));
-const total = (each) => [...each].reduce((sum, word) => sum + weight(word), 0);
-
-/*
- * The weight of the words that a text and the query share. For a question it is a part of the
- * question, else of the shorter of the two.
- */
-function covered(text, asked, isQuestion) {
-  const shared = total([...asked.own].filter((word) => text.own.has(word)));
-  const whole = isQuestion ? total(asked.own) : Math.min(total(text.own), total(asked.own));
-  return whole ? shared / whole : 0;
-}
-
-/* The heaviest run of words that stand in the same order, without a gap, in both. */
-function phrase(text, asked) {
-  let best = 0;
-  let before = new Map();
-  for (const word of asked.list) {
-    const now = new Map();
-    text.list.forEach((each, place) => {
-      if (each === word) now.set(place, (before.get(place - 1) ?? 0) + weight(word));
-    });
-    best = Math.max(best, ...now.values());
-    before = now;
+/* Texts in which messages are looked for. The first of them are errors, the others warnings. */
+function searchIn(elements, errors) {
+  const texts = elements.map((element) => entry(words(element.dataset.text)));
+  const size = texts.length;
+  const spread = new Map();
+  for (const text of texts) {
+    for (const each of unique([...text.words, ...text.pairs])) {
+      spread.set(each, (spread.get(each) ?? 0) + 1);
+    }
   }
-  return best / Math.max(1e-9, Math.min(total(text.list), total(asked.list)));
+  const after = new Map(); // the words that follow a word in a text
+  for (const pair of spread.keys()) {
+    const [word, next] = pair.split(" ");
+    if (next) after.set(word, [...(after.get(word) ?? []), next]);
+  }
+  const weight = (each) => Math.log(1 + size / (spread.get(each) ?? 1)) / Math.log(1 + size);
+  const total = (some) => some.reduce((sum, each) => sum + weight(each), 0);
+
+  /* The weight of the heaviest run of pairs of the text that the query has too. */
+  function run(text, asked) {
+    let [best, now] = [0, 0];
+    for (const each of text.pairs) {
+      now = asked.ownPairs.has(each) ? now + weight(each) : 0;
+      best = Math.max(best, now);
+    }
+    return best;
+  }
+
+  function score(text, number, asked) {
+    if (!text.words.length || !asked.words.length) return 0;
+    const known = total(asked.pairs.filter((each) => spread.has(each)));
+    const overlap = total(text.pairs.filter((each) => asked.ownPairs.has(each)));
+    const contained = overlap / total(text.pairs);
+    const isThere = contained >= RULES.contained || run(text, asked) >= RULES.run;
+    const shared = asked.asked.filter((each) => text.ownWords.has(each));
+    const answered = total(shared) / total(asked.asked);
+    const isAnswer = asked.asked.length <= RULES.few && answered >= RULES.answered;
+    if (!isThere && !isAnswer) return 0;
+    const there = isThere ? contained + (number < errors ? RULES.error_first : 0) : 0;
+    const short = RULES.shorter / text.words.length;
+    return (known ? overlap / known : 0) + there + (isAnswer ? answered + short : 0);
+  }
+
+  function near(text, asked) {
+    const common = text.words.filter((each) => asked.asked.includes(each)).length;
+    const isNear = common && common >= Math.min(2, asked.asked.length);
+    return isNear ? common / Math.sqrt(text.words.length) : 0;
+  }
+
+  function ordered(scores) {
+    const whole = scores.map((each) => Math.floor(each * 1e6 + 0.5)); // one order in both languages
+    const places = [...whole.keys()].filter((n) => whole[n]);
+    return places.sort((one, other) => whole[other] - whole[one]).map((n) => elements[n]);
+  }
+
+  /* A word that is cut at its end becomes the one that follows in a text. */
+  function completed(every) {
+    const list = [];
+    for (const word of every) {
+      const follow = spread.has(word) ? [] : (after.get(list.at(-1)) ?? []);
+      list.push(follow.find((each) => each.startsWith(word)) ?? word);
+    }
+    return list;
+  }
+
+  return (query) => {
+    const asked = entry(completed(words(query.slice(-RULES.longest))));
+    const good = ordered(texts.map((text, number) => score(text, number, asked)));
+    if (good.length) return { good, guessed: [] };
+    const nearest = ordered(texts.map((text) => near(text, asked)));
+    return { good, guessed: nearest.slice(0, RULES.guesses) };
+  };
 }
 
-function score(text, asked) {
-  if (!text.own.size) return 0;
-  const isQuestion = asked.list.length <= FEW_WORDS;
-  if (text.joined.includes(asked.joined)) return 3 + 1 / text.list.length;
-  if (!isQuestion && asked.joined.includes(text.joined)) return 2 + total(text.own) / 1e6;
-  const share = covered(text, asked, isQuestion);
-  if (share < (isQuestion ? ENOUGH_OF_A_QUESTION : ENOUGH)) return 0;
-  return share / 2 + Math.min(1, phrase(text, asked)) / 2;
-}
-
-function best(texts, asked) {
-  const scored = texts.map((text) => ({ text, score: score(text, asked) }));
-  const good = scored.filter((each) => each.score > 0);
-  return good.sort((one, other) => other.score - one.score).map((each) => each.text.element);
-}
+const messages = searchIn(
+  [...everything.querySelectorAll("article")],
+  everything.querySelectorAll("#errors article").length,
+);
+const lines = searchIn([...everything.querySelectorAll(".also [data-text]")], 0);
 
 function search(text) {
-  const every = words(said(text));
-  // The name of an exception or a warning that no text has is a category in front.
-  const known = every.filter((word) => spread.has(word) || !/(?:error|warning|exception)$/.test(word));
-  const list = known.length ? known : every;
-  const asked = { list, joined: ` ${list.join(" ")} `, own: new Set(list) };
   box.value = text;
-  const isAsked = list.length > 0;
-  const good = isAsked ? best(messages, asked) : [];
-  const also = isAsked ? best(lines, asked) : [];
-  matches.replaceChildren(...good.slice(0, MOST).map(copied));
+  const isAsked = text.trim() !== "";
+  const none = { good: [], guessed: [] };
+  const { good, guessed } = isAsked ? messages(text) : none;
+  const also = isAsked ? lines(text).good : [];
+  matches.replaceChildren(...good.slice(0, MOST).map((each) => each.cloneNode(true)));
+  guesses.replaceChildren(...guessed.map((each) => each.cloneNode(true)));
   others.replaceChildren(...also.slice(0, MOST).map((line) => line.cloneNode(true)));
   document.getElementById("found-messages").hidden = good.length === 0;
+  document.getElementById("found-guesses").hidden = good.length > 0 || !isAsked;
   document.getElementById("found-others").hidden = also.length === 0;
-  found.hidden = good.length + also.length === 0;
-  everything.hidden = !found.hidden;
-  status.textContent = isAsked ? told(good.length, also.length) : "";
+  found.hidden = !isAsked;
+  everything.hidden = good.length + also.length > 0;
+  status.textContent = isAsked ? told(good.length, also.length, guessed.length) : "";
 }
 
-function copied(article) {
-  const copy = article.cloneNode(true);
-  copy.querySelector("details")?.setAttribute("open", "");
-  return copy;
-}
-
-function told(messageCount, lineCount) {
+function told(messageCount, lineCount, guessCount) {
   if (!messageCount && !lineCount) {
-    return "No message of the matrix matches. All messages are below.";
+    const guessed = guessCount ? "The nearest ones are guesses." : "All messages are below.";
+    return `No message of the matrix matches. ${guessed}`;
   }
   const parts = [
     messageCount && `${messageCount} message${messageCount > 1 ? "s" : ""}`,
@@ -146,7 +164,7 @@ function follow() {
 }
 
 function go(text) {
-  const query = encodeURIComponent(text.trim().slice(-2000));
+  const query = encodeURIComponent(text.trim().slice(-RULES.longest));
   const address = query ? `#q=${query}` : location.href.replace(/#.*$/, "");
   history.pushState(null, "", address);
   follow();
