@@ -99,7 +99,7 @@ def test_a_package_that_the_variant_does_not_need_is_no_boundary() -> None:
 
 def test_stacks_that_are_too_close_to_decide_are_counted() -> None:
     """A stack whose noise hides which is faster is no evidence, but is not ignored either."""
-    slow, quiet, loud = make_rate(40.0), make_rate(44.0, 0.5), make_rate(44.0, 9.0)
+    slow, quiet, loud = make_rate(40.0), make_rate(90.0, 0.5), make_rate(90.0, 60.0)
     cells = [make_row(stack, steps_per_s=slow) for stack in ("old", "middle", "new")]
     beside = {"old": quiet, "middle": loud, "new": None}
     cells += [make_row(stack, "remedy", steps_per_s=rate) for stack, rate in beside.items()]
