@@ -39,10 +39,19 @@ from gradmatrix.core.outcomes import (
     Phase,
     phase_of,
 )
-from gradmatrix.core.text import counted, one_line
+from gradmatrix.core.text import counted, few, one_line
 from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
-from gradmatrix.judge.edge import Edge, End, Found, Link, NotJudged, Search, most_questions
+from gradmatrix.judge.edge import (
+    MOST_NAMED,
+    Edge,
+    End,
+    Found,
+    Link,
+    NotJudged,
+    Search,
+    most_questions,
+)
 from gradmatrix.judge.versions import packages_moved
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.stacks import environment, metadata
@@ -646,8 +655,7 @@ class Bisection:
 
     def named(self, moved: Mapping[str, str]) -> tuple[str, Side]:
         """The good side with these packages moved, and its name for people."""
-        what = ", ".join(starmap("{} {}".format, list(moved.items())[:3]))
-        what += f" and {len(moved) - 3} more" if len(moved) > 3 else ""  # noqa: PLR2004
+        what = few(list(starmap("{} {}".format, moved.items())), MOST_NAMED)
         return what, replace(self.side(moved), name=what or "the good side")
 
     def skip(self, what: str, why: str) -> Probe:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from packaging.version import Version
 
 from gradmatrix.core.observation import Frozen
+from gradmatrix.core.text import few
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,21 +180,15 @@ class Edge(Frozen, frozen=True, kw_only=True):
             return ", and which of these packages it is could not be told"
         doubt = ""
         if self.between:
-            doubt = f", and {few(self.between)} between them could not be judged"
+            doubt = f", and {few(self.between, MOST_NAMED)} between them could not be judged"
         if self.also:
-            doubt += f", with which {few(self.also)} moved too"
+            doubt += f", with which {few(self.also, MOST_NAMED)} moved too"
         return doubt
 
     @property
     def several(self) -> bool:
         """Whether it stands for packages that could not be told apart."""
         return " + " in self.package
-
-
-def few(names: Sequence[str]) -> str:
-    """The first of ``names``, and how many more there are."""
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def on(day: dt.date | None) -> str:

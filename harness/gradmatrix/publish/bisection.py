@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.core.text import counted, one_line, unlinked
+from gradmatrix.core.text import counted, few, one_line, unlinked
 from gradmatrix.publish.reports import folded, own_page, prose
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def of_edge(edge: Edge) -> Iterator[str]:
 
 def difference(edge: Edge) -> str:
     """Return the difference of the two locks on one line."""
-    more = len(edge.moved) - MOST_MOVED
-    return ", ".join(edge.moved[:MOST_MOVED]) + (f" and {more} more" if more > 0 else "")
+    return few(edge.moved, MOST_MOVED)
 
 
 def ending(end: End) -> tuple[str, ...]:
