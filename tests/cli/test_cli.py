@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -183,7 +184,9 @@ def test_why_finds_a_message(root: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "No message of the matrix matches" in capsys.readouterr().out
 
 
-def test_why_finds_a_message_in_a_log(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_finds_a_message_in_a_log(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Colours, numbers and other words do not matter. What is only near is called a guess."""
     message = "RuntimeError: element 0 of tensors does not require grad"
     Project.at(root).store.append(
@@ -192,6 +195,11 @@ def test_why_finds_a_message_in_a_log(root: Path, capsys: pytest.CaptureFixture[
     log = "\x1b[31m训练报错 UserWarning: element 7 of\n tensors does not require gra\x1b[0m 怎么办"
     assert 0 == main(["why", log, "--root", str(root)])
     assert message == capsys.readouterr().out.splitlines()[0]
+    (root / "train.log").write_text(log, encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", io.StringIO(log))
+    for where in (str(root / "train.log"), "-"):
+        assert 0 == main(["why", where, "--root", str(root)])
+        assert message == capsys.readouterr().out.splitlines()[0]
     assert 1 == main(["why", "which tensors have an element", "--root", str(root)])
     assert [
         "No message of the matrix matches. gradmatrix trace SCRIPT looks at your own script.",

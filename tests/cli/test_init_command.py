@@ -45,8 +45,8 @@ def test_what_it_writes_can_be_run(root: Path, capsys: pytest.CaptureFixture[str
         "written  .github/workflows/gradmatrix.yml: every night; it commits the tables to results/",
         "written  .gitignore: .gradmatrix/ and results/local/",
         (
-            f"note: the workflow installs {RELEASE}; to install another one, change GRADMATRIX in "
-            "it, for example to: gradmatrix[matrix] @ git+REPOSITORY@COMMIT"
+            f"note: the workflow installs {RELEASE}; if GitHub cannot get that, change GRADMATRIX "
+            "in it first, for example to: gradmatrix[matrix] @ git+REPOSITORY@COMMIT"
         ),
         "next: look through matrix.toml, then: gradmatrix run",
     ] == capsys.readouterr().out.splitlines()

@@ -108,6 +108,7 @@ def test_a_remedy_counts_only_where_a_variant_that_it_is_for_fails() -> None:
 
     assert helps(*mending, *broken["whole"])
     assert not helps(*mending, *broken["plain"], *cells("one/whole"))
+    assert not helps(*mending, *cells("one/whole", outcome="setup:unsupported"))
 
 
 def test_a_remedy_on_another_device_does_not_count() -> None:

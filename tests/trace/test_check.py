@@ -264,12 +264,12 @@ def test_the_report_for_a_person(
     printed = capsys.readouterr().out
     assert f"{python}: torch 2.6.0\nnearest published stack: first\n" in printed
     assert (
-        "Your environment fails 1 of 2 cells of 1 scenario:\n\n"
+        "Your environment fails 1 of 2 cells of 1 scenario (sums):\n\n"
         "  1 cell, as on every published stack with torch up to 2.6.0 (not from 2.13.0 on):"
         in printed
     )
     assert "✗ sums/reported  step:no-grad-fn\n" in printed
-    assert "No error and no warning tells of 1 of 1 mistakes of 1 scenario:" in printed
+    assert "No error and no warning tells of 1 of 1 mistakes of 1 scenario (sums):" in printed
     assert (
         "1 cell not judged:\n"
         "  1 setup:unsupported: needs torch>=99, your environment has 2.6.0" in printed

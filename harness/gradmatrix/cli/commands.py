@@ -436,7 +436,8 @@ def register_questions(commands: Commands) -> None:
         argument(
             "cell", nargs="+", metavar="CELL|MESSAGE",
             help="[STACK/]SCENARIO/VARIANT[/DEVICE] (without a stack or a device, the newest stack "
-            "or the first device on which it was judged); or a message, a traceback or a few words",
+            "or the first device on which it was judged); or a message, a traceback or a few "
+            "words, or a file with one; - reads the standard input",
         ),
         JSON,
         epilog="exit code: 1 if no message of the matrix matches",

@@ -81,8 +81,9 @@ def init_command(options: argparse.Namespace, project: Project, console: Console
         )
     if workflow:
         lines.append(
-            f"note: the workflow installs {installed_as(elsewhere=True)}; to install another one, "
-            "change GRADMATRIX in it, for example to: gradmatrix[matrix] @ git+REPOSITORY@COMMIT"
+            f"note: the workflow installs {installed_as(elsewhere=True)}; if GitHub cannot get "
+            "that, change GRADMATRIX in it first, for example to: gradmatrix[matrix] @ "
+            "git+REPOSITORY@COMMIT"
         )
     elif not options.no_workflow:
         lines.append(f"note: no workflow was written: GitHub reads workflows in {above} only")

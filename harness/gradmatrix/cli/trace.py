@@ -85,7 +85,7 @@ def style_of(finding: Finding) -> str:
 
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Say why a cell fails, from its record; or find a message, as the search of the pages does."""
-    asked = " ".join(options.cell)
+    asked = pasted(options.cell)
     if not IS_CELL.fullmatch(asked):
         return find_message(asked, project, console, as_json=options.json)
     published = project.published(project.store.everything().values())
@@ -101,6 +101,16 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
     for line in why_lines(published, record):
         console.print(Text(f"  {one_line(line)}"), soft_wrap=True)
     return 0
+
+
+def pasted(words: Sequence[str]) -> str:
+    """What was asked: the words, or the content of a file, or of the standard input for ``-``."""
+    if list(words) == ["-"]:
+        return sys.stdin.read()
+    path = Path(words[0])
+    if len(words) > 1 or not path.is_file():
+        return " ".join(words)
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def find_message(query: str, project: Project, console: Console, *, as_json: bool) -> int:
@@ -132,6 +142,12 @@ def find_message(query: str, project: Project, console: Console, *, as_json: boo
     if len(known) > MOST_MESSAGES:
         more = counted(len(known) - MOST_MESSAGES, "other message")
         console.print(f"{more} of the matrix share words with it. More words narrow it down.")
+    if any(cause.tried for each in known[:MOST_MESSAGES] for cause in each.causes):
+        console.print(
+            "A remedy counts on the stacks on which what it is for fails. Its code: gradmatrix "
+            "capsule SCENARIO/VARIANT --any",
+            soft_wrap=True,
+        )
     console.print("Which cause is yours? gradmatrix trace SCRIPT looks at your own script.")
     return 0
 
@@ -156,7 +172,7 @@ def show_message(message: FoundMessage, console: Console) -> None:
             console.print(Text(f"    {one_line(line)}"), soft_wrap=True)
         for line in cause.mend.splitlines():
             console.print(Text(f"      {line}", style="cyan"), soft_wrap=True)
-        for tried in cause.tried:
+        for tried in sorted(cause.tried, key=lambda tried: -tried.trained / tried.judged):
             console.print(
                 Text(f"    {tried.mark} {tried.scenario}/{tried.variant}: {tried.summary}; "
                      f"trains on {tried.trained} of {counted(tried.judged, 'stack')}"),
@@ -266,7 +282,8 @@ def failing_lines(report: Report, *, misuse: bool) -> Iterator[str]:
     failing = report.failing(misuse=misuse)
     if not judged:
         return
-    of = f"of {counted(len(set(judged)), 'scenario')}{':' if failing else '.'}"
+    names = dict.fromkeys(judged)
+    of = f"of {counted(len(names), 'scenario')} ({', '.join(names)}){':' if failing else '.'}"
     if not misuse:
         yield f"\nYour environment fails {len(failing)} of {counted(len(judged), 'cell')} {of}"
     elif failing:

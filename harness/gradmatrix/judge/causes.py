@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from gradmatrix.core.model import Cell, Role
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.outcomes import TRAINS, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -462,7 +462,7 @@ def remedy_for(
             continue
         if record.outcome == TRAINS:
             trained[cell.scenario, cell.variant] = cell
-        else:
+        elif row_of(record.outcome).judged:
             failing[cell.scenario].add(cell.variant)
     ordered = sorted(scenarios.values(), key=lambda each: each.name != scenario)
     for each in ordered:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.model import SHOWN, Gradient
+from gradmatrix.core.model import SHOWN, Gradient, Role
 from gradmatrix.core.outcomes import (
     DISAGREES,
     NONFINITE_LOSS,
@@ -49,7 +49,7 @@ def refuse(
     Args:
         record: the cell's record.
         scenario: its scenario.
-        everything: a cell that passed is allowed too.
+        everything: a cell that passed is allowed too; a remedy always is.
         others: records of other cells, to suggest one.
 
     Raises:
@@ -68,7 +68,7 @@ def refuse(
             cause=one_line(record.message),
             next_step=suggested(cell, others),
         )
-    if everything:
+    if everything or (record.passed and record.role is Role.REMEDY):
         return
     if not outcome.shown_by_one_run:
         raise UserError(
