@@ -57,12 +57,21 @@ def test_a_cell_sees_no_secret() -> None:
 @ON_LINUX
 def test_what_a_killed_run_left_is_found_by_its_home(tmp_path: Path) -> None:
     """A process in a session of its own ends; one with another home goes on."""
-    waiting = [sys.executable, "-c", "input()"]
+    waiting = [sys.executable, "-c", "print(flush=True); input()"]
     homes = {name: sandbox.home(tmp_path / name / "server" / "home") for name in ("left", "other")}
     left, other = (
-        subprocess.Popen(waiting, stdin=subprocess.PIPE, env=env, start_new_session=True)
+        subprocess.Popen(
+            waiting,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
+            start_new_session=True,
+        )
         for env in homes.values()
     )
+    for each in (left, other):  # on a busy machine its variables are not there at once
+        assert each.stdout is not None
+        each.stdout.readline()
     sandbox.end_processes(tmp_path / "left")
     other.communicate(b"\n")
     left.communicate()
