@@ -239,6 +239,11 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
             "sums.py variant 'even' mends 'odd', which is not a tuple of variants.",
         ),
         (
+            '"cures": (',
+            '"mends": ("od",), "cures": (',
+            "sums.py variant 'even' mends the unknown 'od', perhaps you meant 'odd'.",
+        ),
+        (
             PAIR,
             '("plain", "uneven")',
             "sums.py has ('plain', 'uneven') in AGREE, which is not a pair of its variants.",

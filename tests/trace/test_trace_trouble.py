@@ -10,7 +10,7 @@ import pytest
 
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
-from gradmatrix.stacks.interpreter import checked, interpreter
+from gradmatrix.stacks.interpreter import Probed, checked, interpreter, probe
 from gradmatrix.trace.running import command_line
 from gradmatrix.trace.trace import left_in
 
@@ -82,6 +82,22 @@ def test_an_unsuitable_python_is_refused(tmp_path: Path, answer: str, complaint:
 
 
 @needs_posix
+def test_a_virtual_environment_with_torch_is_not_started(tmp_path: Path) -> None:
+    """Its files tell the version and where torch lies, and the script waits."""
+    python = tmp_path / "bin" / "python"
+    torch = tmp_path / "lib" / "python3.12" / "site-packages" / "torch" / "__init__.py"
+    for path in (python, torch):
+        path.parent.mkdir(parents=True)
+    torch.touch()
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o700)
+    for line in ("version = 3.12.4", "version_info = 3.12.4"):
+        (tmp_path / "pyvenv.cfg").write_text(f"home = /somewhere\n{line}\n")
+        assert Probed((3, 12), str(torch)) == probe(python)
+    torch.unlink()
+    assert probe(python) is None
+
+
 def test_the_folder_of_an_environment_can_be_named(tmp_path: Path) -> None:
     """Its Python is used."""
     assert pretend_python(tmp_path, TRAINS) == checked(tmp_path)

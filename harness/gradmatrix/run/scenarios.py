@@ -79,6 +79,14 @@ def load(path: Path) -> Scenario:
         raise _wrong(path, "has no VARIANTS dictionary")
     needs = _needs(_literal(tree, "NEEDS", path) or (), path)
     variants = tuple(_variant(name, entry, needs, path) for name, entry in entries.items())
+    for each in variants:
+        for name in each.mends:
+            if name not in entries:
+                meant = did_you_mean(name, map(str, entries))
+                raise _wrong(
+                    path,
+                    f"variant {each.name!r} mends the unknown {name!r}, {meant}",
+                )
     return Scenario(
         name=path.stem,
         title=(ast.get_docstring(tree) or path.stem).splitlines()[0].rstrip("."),
@@ -122,20 +130,17 @@ def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) ->
     cures = entry.get("cures", ())
     if not isinstance(cures, (tuple, list)) or not all(isinstance(cause, str) for cause in cures):
         raise _wrong(path, f"variant {name!r} cures {cures!r}, which is not a tuple of causes")
+    mends = entry.get("mends", ())
+    if not isinstance(mends, (tuple, list)) or not all(isinstance(each, str) for each in mends):
+        raise _wrong(path, f"variant {name!r} mends {mends!r}, which is not a tuple of variants")
     return Variant(
         name=name,
         role=Role(entry["role"]),
         summary=str(entry["summary"]),
         needs=own,
         cures=tuple(cures),
-        mends=_names(entry.get("mends", ()), name, path),
+        mends=tuple(mends),
     )
-
-
-def _names(mends: object, name: str, path: Path) -> tuple[str, ...]:
-    if not isinstance(mends, (tuple, list)) or not all(isinstance(each, str) for each in mends):
-        raise _wrong(path, f"variant {name!r} mends {mends!r}, which is not a tuple of variants")
-    return tuple(mends)
 
 
 def _needs(entry: object, path: Path) -> tuple[str, ...]:

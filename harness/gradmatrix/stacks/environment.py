@@ -124,6 +124,7 @@ class BuildChoice:
 
 GIB = 2**30
 NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7 * GIB}
+"""Disk space that an environment needs at worst: nothing is cached, no hard links."""
 LARGER = (
     f"which may need {NEEDED_BYTES[Build.DEFAULT] / GIB:.0f} GiB "
     f"in place of {NEEDED_BYTES[Build.CPU] / GIB:.1f}"
@@ -337,7 +338,6 @@ def _pip_setting() -> str:
 
 
 MARKER = "installed.json"
-"""Disk space that an environment needs at worst: nothing is cached, no hard links."""
 
 FAILURES = {
     DISK_FULL: SAYS_DISK_FULL,

@@ -24,8 +24,6 @@ PROBE = (
     "print(json.dumps([sys.version_info[:2], torch and torch.origin]))"
 )
 TORCH_VERSION = re.compile(r"^__version__.*?['\"](\d+)\.(\d+)", re.MULTILINE)
-
-
 MADE_BY = re.compile(r"^version(?:_info)? *= *3\.(\d+)", re.MULTILINE)
 """The Python of a virtual environment, as venv and uv write it into ``pyvenv.cfg``."""
 

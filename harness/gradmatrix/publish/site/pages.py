@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from gradmatrix.core.model import SHOWN, Cell, Role
 from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.core.text import versioned
+from gradmatrix.core.text import counted, listed, versioned
 from gradmatrix.publish.site import links, plots
 from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
@@ -514,13 +514,14 @@ class Behaviour(NamedTuple):
     """What may be the cause instead."""
     alone: bool
     """Whether no other package has to move with it."""
+    misuse: bool
 
     @property
     def kind(self) -> str:
-        """In a word of maintainers."""
-        if TRAINS in (self.was, self.now):
-            return "fixed" if self.now == TRAINS else "broke"
-        return "changed"
+        """In a word of maintainers. A misuse that trains is no better and no worse."""
+        if self.misuse or TRAINS not in (self.was, self.now):
+            return "changed"
+        return "fixed" if self.now == TRAINS else "broke"
 
 
 def behaviours(view: View) -> list[Behaviour]:
@@ -529,35 +530,47 @@ def behaviours(view: View) -> list[Behaviour]:
     for turning in view.table.turnings:
         scenario, variant, device = turning.cell.split("/")
         cell = Cell(stack=turning.stacks[1], scenario=scenario, variant=variant, device=device)
+        row = view.row(cell.stack, (scenario, variant, device))
         for edge in turning.edges:
             if edge.several:
                 continue
             up = edge.newer == edge.after
             was, now = edge.ends if up else edge.ends[::-1]
             each = Behaviour(
-                edge.package,
-                edge.newer,
-                edge.after_released if up else edge.before_released,
-                (edge.before if up else edge.after) or "",
-                cell,
-                was.outcome,
-                now.outcome,
-                edge.doubt,
-                len(turning.edges) == 1,
+                package=edge.package,
+                release=edge.newer,
+                released=edge.after_released if up else edge.before_released,
+                last=(edge.before if up else edge.after) or "",
+                cell=cell,
+                was=was.outcome,
+                now=now.outcome,
+                doubt=edge.doubt,
+                alone=len(turning.edges) == 1,
+                misuse=row is not None and row.role is Role.MISUSE,
             )
             found.setdefault((each.package, each.release, each.last, turning.cell), each)
     by_cell = sorted(found.values(), key=lambda each: (each.cell.scenario, each.cell.variant))
     return sorted(by_cell, key=lambda each: str(each.released or ""), reverse=True)
 
 
-def newest_changes(view: View) -> list[tuple[str, str, dt.date | None, list[tuple[str, int]]]]:
-    """Return the newest releases that changed something, with how many cells each did."""
-    grouped: dict[tuple[str, str, dt.date | None], list[str]] = defaultdict(list)
+class Changed(NamedTuple):
+    """A release that changed something."""
+
+    package: str
+    release: str
+    released: dt.date | None
+    what: str
+    """How many cells it broke, fixed and changed otherwise."""
+
+
+def newest_changes(view: View) -> list[Changed]:
+    """Return the newest releases that changed something."""
+    kinds: dict[tuple[str, str, dt.date | None], Counter[str]] = defaultdict(Counter)
     for each in behaviours(view):
-        grouped[each.package, each.release, each.released].append(each.kind)
+        kinds[each.package, each.release, each.released][each.kind] += 1
     return [
-        (*release, sorted(Counter(kinds).items()))
-        for release, kinds in list(grouped.items())[:MOST_CHANGES]
+        Changed(*release, listed(f"{kind} {counted(n, 'cell')}" for kind, n in sorted(of.items())))
+        for release, of in list(kinds.items())[:MOST_CHANGES]
     ]
 
 
