@@ -580,10 +580,10 @@ def _run(
 SCRIPT = Path(__file__).parent / "faults" / "slower.py"
 MEASURING = (("race", "Measurement"), ("servers", "make_servers"))
 """Where the measuring code of the host starts, in the package ``measure``."""
-EARLIER = {"e61e95e0baa6": "bb9bdace11bd"}
-"""An earlier digest, which trials of the ledger have -> today's. The code behind both was compared
-by its syntax trees: the environment variables of a server are now put together in ``run.pool``, and
-are the same for this script. How time is measured is the same."""
+EARLIER = dict.fromkeys(("e61e95e0baa6", "bb9bdace11bd"), "2a9b84d3b576")
+"""Earlier digests, which trials of the ledger have -> today's. The code behind them was compared by
+its syntax trees: the environment variables of a server are now put together in ``run.pool``, and
+are the same for this script; an error message has more words. How time is measured is the same."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
 AMONG = 2
@@ -597,11 +597,13 @@ only if it is in time."""
 SPIN = """
 import os, sys
 
+os.nice(19)
 block = bytearray(1 << 26)
 while os.getppid() == int(sys.argv[1]):
     block[: 1 << 25] = block[1 << 25 :]
 """
 """Reads and writes 32 MB at a time, more than a core's own caches hold, while its parent is alive.
+Any other process that wants the core goes first.
 """
 
 
@@ -622,8 +624,9 @@ class Wanted:
     rival_s: float = 120.0
     """Seconds of each other tool and case, both sides together."""
     only: frozenset[str] = frozenset({"aa", "power", "rivals"})
-    busy_power: bool = False
-    """Keep another core busy in every other run with a slowdown too."""
+    busy: bool = False
+    """Keep another core busy all the time, and not only in every other comparison of equal sides.
+    """
 
     def limit_s(self, tool: str, per_cent: float) -> float:
         """Seconds that one trial may take."""
@@ -653,18 +656,17 @@ class Bench:
             self.stage("getting pytest-benchmark")
             others = Rivals.prepared(self.python, SCRIPT, self.directory)
         for number in range(max(asked.comparisons, asked.runs, asked.rivals)):
-            busy = number % 2 == 1
+            busy = asked.busy or number % 2 == 1
             with kept_busy() if busy else contextlib.nullcontext():
                 if "aa" in asked.only and number < asked.comparisons:
                     yield from self.missing(number, [0.0], busy=busy)
                 if others:
                     yield from self.by_others(others, number, 0.0, busy=busy)
-            busy = busy and asked.busy_power
-            with kept_busy() if busy else contextlib.nullcontext():
+            with kept_busy() if asked.busy else contextlib.nullcontext():
                 if "power" in asked.only and number < asked.runs:
-                    yield from self.missing(number, FOUND_AT_LEAST, busy=busy)
+                    yield from self.missing(number, FOUND_AT_LEAST, busy=asked.busy)
                 if others:
-                    yield from self.by_others(others, number, BY_RIVALS, busy=busy)
+                    yield from self.by_others(others, number, BY_RIVALS, busy=asked.busy)
 
     def missing(self, number: int, slowdowns: Iterable[float], *, busy: bool) -> Iterator[Trial]:
         """The comparisons of a round that were not made yet, each with servers of its own."""
@@ -886,9 +888,7 @@ def register_bench_comparison(
         "--only", action="append", choices=PARTS, default=[], help="only this part (repeatable)"
     )
     parser.add_argument(
-        "--busy-power",
-        action="store_true",
-        help="keep another core busy in half of the slowed runs too",
+        "--busy", action="store_true", help="keep another core busy in every comparison"
     )
     parser.add_argument(
         "--output", type=Path, default=None, metavar="FILE",
@@ -939,7 +939,7 @@ def measure_trials(
         power_s=options.power_budget,
         rival_s=options.rival_budget,
         only=frozenset(options.only or PARTS),
-        busy_power=options.busy_power,
+        busy=options.busy,
     )
     if wanted.rivals and "rivals" in wanted.only and shutil.which(HYPERFINE) is None:
         console.print("note: hyperfine is not on PATH and is left out", soft_wrap=True)
