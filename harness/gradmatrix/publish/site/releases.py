@@ -6,9 +6,9 @@ left out too, except in the line of a release that only they have.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Releases = dict[str, list["Lock"]]
 Ends = set[bool]
-"""Whether a variant passes on the stacks with a release; empty if it was not judged."""
+"""Whether a variant passes on the stacks with a release."""
 UP = "../"
 """The way from a page of a package to the folder of index.html."""
 NEVER_BEGAN = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT})
@@ -59,8 +59,9 @@ def ranked(version: str) -> tuple[bool, Version, str]:
     return parsed is not None, parsed or Version("0"), version
 
 
+@lru_cache(maxsize=65536)
 def parse(version: str) -> Version | None:
-    """Return a version; None if the text is none."""
+    """Return a version; None if the text is none. Cached, because stacks share their releases."""
     try:
         return Version(version)
     except InvalidVersion:
@@ -195,18 +196,20 @@ def needs(view: View, place: Place) -> tuple[str, ...]:
 
 def column(view: View, lines: Sequence[Line], kept: Releases) -> Iterator[Square]:
     """Yield the cells of a scenario, the oldest release first."""
+    release_of = {lock.stack: release for release, locks in kept.items() for lock in locks}
+    found: dict[str, list[Row]] = defaultdict(list)
+    for line in lines:
+        for row in reversed(view.by_place[line.place]):
+            if row.stack in release_of:
+                found[release_of[row.stack]].append(row)
     before: dict[Place, Ends] = {}
-    for locks in kept.values():
-        rows = {
-            line.place: [row for lock in locks if (row := view.row(lock.stack, line.place))]
-            for line in lines
-        }
-        ends = {
-            place: {row.passed for row in found if row.passed is not None}
-            for place, found in rows.items()
-        }
-        yield square([row for found in rows.values() for row in found], ends, before)
-        before |= {place: each for place, each in ends.items() if each}
+    for release in kept:
+        ends: dict[Place, Ends] = defaultdict(set)
+        for row in found[release]:
+            if row.passed is not None:
+                ends[row.scenario, row.variant, row.device].add(row.passed)
+        yield square(found[release], ends, before)
+        before |= ends
 
 
 def square(rows: Sequence[Row], ends: Mapping[Place, Ends], before: Mapping[Place, Ends]) -> Square:
@@ -214,7 +217,7 @@ def square(rows: Sequence[Row], ends: Mapping[Place, Ends], before: Mapping[Plac
     if not rows:
         return Square("x", "", "not run")
     target = UP + links.evidence_of(rows[0].stack, rows[0].scenario)
-    judged = [each for each in ends.values() if each]
+    judged = list(ends.values())
     if not judged:
         notes = tuple(Note(in_words(each)) for each in sorted({row.outcome for row in rows}))
         return Square("n", "– not", "judged", target, notes)
@@ -237,12 +240,10 @@ def square(rows: Sequence[Row], ends: Mapping[Place, Ends], before: Mapping[Plac
 
 def never_began(rows: Sequence[Row]) -> Iterator[Note]:
     """Yield a note for each stack that could not even import the libraries."""
-    for stack, members in groupby(sorted(rows, key=lambda row: row.stack), lambda row: row.stack):
-        for row in members:
-            if row.passed is False and phase_of(row.outcome) in NEVER_BEGAN:
-                address = UP + links.evidence(row)
-                yield Note(f"{in_words(row.outcome)} {row.message}", (("", ((stack, address),)),))
-                break
+    failed = [row for row in rows if row.passed is False and phase_of(row.outcome) in NEVER_BEGAN]
+    for stack, row in {row.stack: row for row in failed}.items():
+        address = UP + links.evidence(row)
+        yield Note(f"{in_words(row.outcome)} {row.message}", (("", ((stack, address),)),))
 
 
 def disputed(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
@@ -324,6 +325,26 @@ class Story(NamedTuple):
     """What changes with releases of this package, as far as is known; the newest change first."""
     others: Sequence[Course]
 
+    @property
+    def summary(self) -> str:
+        """How many other variants there are of each kind."""
+        counts: Counter[str] = Counter()
+        for each in self.others:
+            counts[each.told.words.split()[0]] += len(each.places)
+        return listed(
+            f"{number} {verb if number == 1 else verb[:-1]} {OTHERS[verb]}"
+            for verb, number in sorted(counts.items())
+        )
+
+
+OTHERS = {
+    "changes": "with other packages",
+    "differs": "between stacks",
+    "fails": "in all releases tested",
+    "trains": "in all releases tested",
+}
+"""What is told of other variants, by its first word."""
+
 
 class Ended(NamedTuple):
     """How a variant ends along the releases of a package."""
@@ -388,7 +409,11 @@ class Tale:
             found[each.cell].append(each)
         return found
 
-    def stories(self, section: Section) -> Iterator[Story]:
+    def stories(self, section: Section) -> list[Story]:
+        """Return the scenarios of a section, those that change with the package first."""
+        return sorted(self.told_stories(section), key=lambda each: not each.changing)
+
+    def told_stories(self, section: Section) -> Iterator[Story]:
         """Yield the scenarios of a section of which something was judged."""
         for scenario, members in groupby(section.lines, key=lambda line: line.scenario):
             found: dict[Told, list[Place]] = defaultdict(list)
@@ -400,7 +425,7 @@ class Tale:
                 changing = [each for each in courses if each.told.newest]
                 others = [each for each in courses if not each.told.newest]
                 changing.sort(key=lambda each: (each.told.newest, len(each.places)), reverse=True)
-                others.sort(key=lambda each: (each.told.words.split()[0], -len(each.places)))
+                others.sort(key=lambda each: (*each.told.words.split()[:1], -len(each.places)))
                 yield Story(scenario, section.device, changing, others)
 
     def course(self, told: Told, places: Sequence[Place]) -> Course:
@@ -413,8 +438,8 @@ class Tale:
         """Return what can be told of a variant; None if it was judged with no release."""
         rows = [
             row
-            for stack in self.locks
-            if (row := self.view.row(stack, place)) is not None and row.passed is not None
+            for row in self.view.by_place[place]
+            if row.passed is not None and row.stack in self.locks
         ]
         ends = {row.passed for row in rows}
         if len(ends) <= 1:
@@ -472,14 +497,14 @@ class Tale:
         words = []
         for spell, begun, over in zip(ended.spells[1:], found, [*found[1:], None], strict=True):
             verb = "works" if spell.passes else "broken"
-            first = f"{begun.release} (exact)" if begun else str(spell.first)
-            last = f"{over.last} (exact)" if over else str(spell.last)
+            first = (begun.release, " (exact)") if begun else (str(spell.first), "")
+            last = (over.last, " (exact)") if over else (str(spell.last), "")
             if spell is ended.spells[-1]:
-                words.append(f"{verb} since {first}")
-            elif first == last:
-                words.append(f"{verb} with {first}")
+                words.append(f"{verb} since {''.join(first)}")
+            elif first[0] == last[0]:
+                words.append(f"{verb} with {''.join(first)}")
             else:
-                words.append(f"{verb} from {first} to {last}")
+                words.append(f"{verb} from {''.join(first)} to {''.join(last)}")
         return ", ".join(words)
 
     def reason(self, place: Place, one: Spell, other: Spell, judged: set[str]) -> Reason:
@@ -496,16 +521,20 @@ class Tale:
             if set(turning.stacks) & set(older) and set(turning.stacks) & set(newer):
                 together = " + ".join(each.package for each in turning.edges).split(" + ")
                 if self.name not in together:
-                    return Reason(step, f"not {self.name}, but between {turning.answer}", elsewhere=True)
+                    return Reason(
+                        step, f"not {self.name}, but between {turning.answer}", elsewhere=True
+                    )
                 others = listed(each for each in together if each != self.name)
-                return Reason(step, f"{others} moved too, and which of them it is is not known")
+                return Reason(step, f"{others} moved too, and it is not known which of them it is")
         before, after = self.pair(older, newer)
         moved = [
             each.name
             for each in self.view.moves.between(before.stack, after.stack)
             if each.name in SHOWN and each.name != self.name
         ]
-        return Reason(step, f"{listed(moved)} moved too" if moved else "no other main package moved")
+        return Reason(
+            step, f"{listed(moved)} moved too" if moved else "no other main package moved"
+        )
 
     def pair(self, older: Sequence[str], newer: Sequence[str]) -> tuple[Lock, Lock]:
         """Return the two most similar stacks. Most variants were judged on the same ones."""
