@@ -321,3 +321,19 @@ def test_variants_with_the_same_sentence_stand_together() -> None:
     text = Page(site_of(records, LOCKS, SUMS)["packages/torch.html"]).text
     assert "works since 2.6.0 : plain 2.5.0 → 2.6.0: no other main package moved." in text
     assert "Other variants: 1 trains in all releases tested" in text
+
+
+def test_exact_releases_are_in_the_order_of_versions() -> None:
+    """A release of an older line may have come out later."""
+    locks = [lock("a", "2.5.0"), lock("b", "2.9.0"), lock("c", "2.10.0")]
+    turns = []
+    for before, after, day, stacks in (
+        ("2.6.0", "2.7.0", dt.date(2026, 1, 1), locks[:2]),
+        ("2.9.0", "2.10.0", dt.date(2025, 1, 1), locks[1:]),
+    ):
+        turn = found("torch", before, after, *stacks)
+        turns.append(replace(turn, edges=(replace(turn.edges[0], after_released=day),)))
+    records = column(FAILS, "trains", FAILS, locks=locks)
+    flips = Flips(turns=tuple(turns))
+    text = Page(site_of(records, locks, SUMS, flips=flips)["packages/torch.html"]).text
+    assert text.index("2.10.0 2025-01-01") < text.index("2.7.0 2026-01-01")

@@ -18,7 +18,7 @@ from gradmatrix.publish.site import links, plots
 from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
 from gradmatrix.publish.site.plots import Axis, Spread
-from gradmatrix.publish.site.releases import Tale, by_release, grid, nearest
+from gradmatrix.publish.site.releases import Tale, by_release, grid, nearest, ranked
 from gradmatrix.publish.site.tables import (
     KINDS,
     NOT_RUN,
@@ -574,7 +574,7 @@ def newest_changes(view: View) -> list[Changed]:
 
 def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
     """Yield the page of each main package, and of each other one that changed something."""
-    exact = behaviours(view)
+    exact = sorted(behaviours(view), key=lambda each: ranked(each.release), reverse=True)
     sections = [section for section in view.sections if not section.misuse]
     for name in dict.fromkeys((*SHOWN, *sorted({each.package for each in exact}))):
         releases = by_release(view, name)
