@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -47,9 +47,10 @@ LOCKS = (OLD, MIDDLE, NEW)
 
 def column(*outcomes: str, locks: Iterable[Lock] = LOCKS, variant: str = "plain") -> list[Record]:
     """The cells of a variant, one on each stack; none where the outcome is empty."""
+    unsupported: dict[str, Any] = {"passed": None}
     return [
-        cell(lock.stack, variant, outcome, **({"passed": None} if "unsupp" in outcome else {}))
-        for lock, outcome in zip(locks, outcomes, strict=True)
+        cell(each.stack, variant, outcome, **(unsupported if "unsupported" in outcome else {}))
+        for each, outcome in zip(locks, outcomes, strict=True)
         if outcome
     ]
 
