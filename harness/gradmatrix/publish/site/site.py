@@ -24,10 +24,10 @@ from gradmatrix.publish.site.messages import claims_page, messages, messages_pag
 from gradmatrix.publish.site.pages import (
     front_pages,
     package_pages,
-    ranked,
     scenario_pages,
     stack_pages,
 )
+from gradmatrix.publish.site.releases import ranked
 from gradmatrix.publish.site.tables import NOT_RUN, View, shown
 
 if TYPE_CHECKING:
