@@ -431,13 +431,14 @@ UPGRADE_OPTIONS = {
 def register_questions(commands: Commands) -> None:
     """Ask why a cell fails, whether an upgrade is safe, what differs between two runs."""
     add(
-        commands, "why", "trace.why_command",
-        "say why a cell of the matrix does not train, or what helps against an error message",
+        commands, "why", "why.why_command",
+        "say what helps against an error message, or why a cell of the matrix does not train",
         argument(
-            "cell", nargs="+", metavar="CELL|MESSAGE",
-            help="[STACK/]SCENARIO/VARIANT[/DEVICE] (without a stack or a device, the newest stack "
-            "or the first device on which it was judged); or a message, a traceback or a few "
-            "words, or a file with one; - reads the standard input",
+            "cell", nargs="+", metavar="MESSAGE|CELL|NAME",
+            help="a message, a traceback or a few words, or a file with one; - reads the standard "
+            "input. Or a cell: [STACK/]SCENARIO/VARIANT[/DEVICE] (without a stack or a device, the "
+            "newest stack or the first device on which it was judged). Or the name of a cause or "
+            "an outcome, such as not-registered or gradient:none",
         ),
         JSON,
         epilog="exit code: 1 if no message of the matrix matches",

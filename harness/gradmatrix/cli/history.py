@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import indent, wrap
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +9,7 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from gradmatrix.cli.documents import CellHistory, HistoryEntry
-from gradmatrix.cli.options import print_bytes, print_json, warn, warn_and_code
+from gradmatrix.cli.options import fold, print_bytes, print_json, warn, warn_and_code
 from gradmatrix.compare import flips
 from gradmatrix.compare.history import load
 from gradmatrix.core import files
@@ -212,13 +211,7 @@ def list_claims(console: Console, judged: Iterable[Judged]) -> None:
             soft_wrap=True,
         )
         for text in (each.claim.says, *(f"→ {line}" for line in findings(each))):
-            folded = wrap(
-                one_line(text),
-                max(console.width - 2, 20),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            console.print(Text(indent("\n".join(folded), "  ")), soft_wrap=True)
+            fold(console, text, 2)
 
 
 def show_evidence(console: Console, judged: Judged) -> None:
