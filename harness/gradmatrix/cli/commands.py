@@ -311,7 +311,7 @@ def register_matrix(commands: Commands) -> None:
         ),
         flag("--no-table", "do not show what trains at the end"),
         VERBOSE, JSON,
-    )  # fmt: skip
+    ).set_defaults(begin="begin.run")  # fmt: skip
     add(
         commands, "lock", "matrix.lock_command",
         "lock the stacks that have no lock; a named stack is locked again",
