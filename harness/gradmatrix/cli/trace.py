@@ -178,7 +178,9 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
     requirements = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     source = Path(scenario.path).read_text(encoding="utf-8")
     name = options.output.name if options.output else "FILE"
-    text = capsule.write(record, lock, requirements, scenario, source, file=name)
+    text = capsule.write(
+        record, lock, requirements, scenario, source, file=name, others=known.values()
+    )
     if record.inputs.get("scenario") != scenario.source_digest[:16]:
         note = (
             "note: the scenario has changed since this cell was published; "
