@@ -145,7 +145,7 @@ CORE_STACKS = argument(
     "stacks",
     nargs="*",
     metavar="STACK",
-    help="stacks of matrix.toml (default: the core stacks; none where there is no matrix.toml)",
+    help="stacks of matrix.toml (default: the core stacks; where there is no matrix.toml, name one)",
 )  # fmt: skip
 ALL = flag("--all", "every stack of matrix.toml, and every scenario")
 EXPLAIN = flag("--explain", "say why each cell is run or not")
@@ -684,8 +684,12 @@ def register_upkeep(commands: Commands) -> None:
     )  # fmt: skip
     add(
         commands, "claims", "history.claims_command",
-        "judge published claims by the records, with evidence",
-        argument("id", nargs="?", metavar="ID", help="a claim with its cells, or a scenario"),
+        "judge published claims by the records: how many hold, or the evidence for one",
+        argument(
+            "id", nargs="?", metavar="ID|SCENARIO",
+            help="show a claim with its cells, or list the claims of a scenario",
+        ),
+        flag("--all", "list every claim"),
         JSON,
     )  # fmt: skip
     add(
