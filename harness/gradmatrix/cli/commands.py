@@ -145,7 +145,7 @@ CORE_STACKS = argument(
     "stacks",
     nargs="*",
     metavar="STACK",
-    help="stacks of matrix.toml (default: the core stacks; where there is no matrix.toml, name one)",
+    help="stacks of matrix.toml (default: the core stacks; without a matrix.toml, name a stack)",
 )  # fmt: skip
 ALL = flag("--all", "every stack of matrix.toml, and every scenario")
 EXPLAIN = flag("--explain", "say why each cell is run or not")
