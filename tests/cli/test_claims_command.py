@@ -51,9 +51,28 @@ def test_the_claims_are_listed_with_their_verdicts(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The verdicts come from the records: nothing is run."""
-    code = main(["claims", "--root", str(root)])
+    code = main(["claims", "--all", "--root", str(root)])
     printed = capsys.readouterr().out
     assert (0, True, True) == (code, "◐ partly" in printed, "sums-train" in printed)
+
+
+def test_without_a_name_the_verdicts_are_counted(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A list of all claims is long. What differs from the published verdicts is named."""
+    assert 0 == main(["claims", "--root", str(root)])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [["sums", "1"], ["all", "1"], []] == lines[1:4]
+    main(["claims", "--json", "--root", str(root)])
+    document = capsys.readouterr().out
+    for was, expected in (
+        ("partly", "No verdict differs from the published one."),
+        ("confirmed", "sums-train: ◐ partly, published as ✓ confirmed"),
+    ):
+        published = document.replace('"verdict":"partly"', f'"verdict":"{was}"')
+        (root / "results" / "claims.json").write_text(published, encoding="utf-8")
+        main(["claims", "--root", str(root)])
+        assert expected in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(("columns", "expected"), [("80", False), ("140", True)])
@@ -67,7 +86,7 @@ def test_a_narrow_terminal_gets_a_list_instead_of_a_table(
 ) -> None:
     """The list says the same as the table of three columns."""
     monkeypatch.setenv("COLUMNS", columns)
-    main(["claims", "--root", str(root)])
+    main(["claims", "--all", "--root", str(root)])
     printed = capsys.readouterr().out
     assert (expected, True) == ("│" in printed, "plain: trains in 1 of 2 cells" in printed)
 

@@ -15,6 +15,7 @@ import pytest
 from gradmatrix import __version__
 from gradmatrix.cli.main import main
 from gradmatrix.core.model import Failure, Lock
+from gradmatrix.judge.causes import Cause
 from gradmatrix.publish import publication
 from gradmatrix.run.project import Project
 from tests.factories import DAY, make_cell, make_lock, make_record
@@ -178,8 +179,10 @@ def test_why_finds_a_message(root: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [
         message,
         "  1 cell of the matrix: 1 fail",
-        "  step:no-grad-fn: 1 cell, for example first/sums/plain",
-    ] == capsys.readouterr().out.splitlines()[:3]
+        "",
+        "  step:no-grad-fn",
+        "    1 cell, for example first/sums/plain:",
+    ] == capsys.readouterr().out.splitlines()[:5]
     assert 1 == main(["why", "an unheard-of zebra", "--root", str(root)])
     assert "No message of the matrix matches" in capsys.readouterr().out
 
@@ -206,6 +209,49 @@ def test_why_finds_a_message_in_a_log(
         "The nearest messages, which are guesses:",
         f"  {message}",
     ] == capsys.readouterr().out.splitlines()
+
+
+def test_why_fits_into_a_narrow_terminal(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines are folded between words, and each idea begins a line."""
+    monkeypatch.setenv("COLUMNS", "60")
+    message = f"RuntimeError: {'a long message of a library ' * 6}"
+    Project.at(root).store.append(
+        make_record("step:exception", make_cell("first", "sums"), passed=False, message=message)
+    )
+    for asked in (message, "first/sums/plain", "checkpoint-inputs", "step:exception"):
+        assert 0 == main(["why", asked, "--root", str(root)])
+        code = [line for line in capsys.readouterr().out.splitlines() if len(line) > 60]
+        assert {line[4:] for line in code} <= set(Cause.CHECKPOINT_INPUTS.mend.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("step:no-grad-fn", "no path from it to any parameter|first/sums/plain"),
+        ("process:signal-9", "killed by a signal"),
+        ("update:unseen", "nothing happened that is watched"),
+        ("not-registered", "Register it as nn.ModuleList|in a plain list|self.layers = nn.Module"),
+    ],
+)
+def test_why_explains_a_cause_or_an_outcome(
+    root: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    """What it means, where the matrix has it, and what mends it, if that is known."""
+    record = make_record("step:no-grad-fn", make_cell("first", "sums"), passed=False, message="no")
+    Project.at(root).store.append(record)
+    assert 0 == main(["why", name, "--root", str(root)])
+    printed = capsys.readouterr().out
+    assert (name, True) == (printed.partition(": ")[0], all(w in printed for w in words.split("|")))
+
+
+def test_why_suggests_a_name_for_a_mistyped_one(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It matches no message, so the exit code is 1."""
+    assert 1 == main(["why", "not-registred", "--root", str(root)])
+    assert "'not-registred' (perhaps you meant 'not-registered')" in capsys.readouterr().out
 
 
 def test_all_runs_every_stack(root: Path) -> None:

@@ -235,6 +235,11 @@ def test_the_matrix_of_the_wheel_is_used_and_named(
     assert "would be installed, each of up to 7 GiB: first" in told
     assert "gradmatrix init" in told
     assert 0 == main(["run", "first", "--no-table"])
+    monkeypatch.setattr("gradmatrix.cli.main.is_missing", lambda _: True)
+    assert 2 == main(["run"])  # nothing need be installed to hear this
+    assert "There is no matrix.toml here, and no stack is named." in capsys.readouterr().err
+    assert 2 == main(["run", "first"])
+    assert "This command needs covertable, which is not installed." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

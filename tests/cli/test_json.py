@@ -59,6 +59,7 @@ def root(tmp_path: Path) -> Path:
         (f"why {CELL}", 0),
         ("why element 0 does not require grad", 0),
         ("why unheard-of zebra", 1),
+        ("why gradient:none", 0),
         ("compare first second --stacks first second", 3),
         (f"history {CELL}", 0),
         ("claims", 0),
@@ -85,7 +86,8 @@ def test_only_the_document_is_printed(
 def fits(name: str, words: list[str]) -> bool:
     """Whether a document is that of a command line."""
     command, _, what = name.partition(" ")
-    return command == words[0] and what in {"", "CELL" if words[1:] == [CELL] else "MESSAGE"}
+    asked = {CELL: "CELL", "gradient:none": "NAME"}.get(" ".join(words[1:]), "MESSAGE")
+    return command == words[0] and what in {"", asked}
 
 
 def decode(name: str, content: bytes) -> Any:  # noqa: ANN401  (each command has its own)

@@ -12,6 +12,7 @@ from gradmatrix.judge.diagnosis import no_gradient
 from tests.factories import (
     BACKWARD,
     WITHOUT_GRAPH,
+    make_built,
     make_checkpoint,
     make_cut,
     make_frame,
@@ -273,6 +274,25 @@ def test_a_decorator_and_its_call_are_both_named() -> None:
         "Gradients were off: `step` (optimization.py:638) is decorated with no_grad"
     )
     assert told.endswith("it was called at trainer.py:114, run.")
+
+
+@pytest.mark.parametrize(
+    ("name", "of_optimizer", "cause", "advice"),
+    [
+        ("train_step", False, Cause.GRAD_MODE_OFF, "Take torch.no_grad() off `train_step` (train"),
+        ("step", False, Cause.GRAD_MODE_OFF, "Take torch.no_grad() off `step` (train.py:4): what"),
+        ("step", True, Cause.CLOSURE, "Run the closure in `step` (train.py:4) under torch.enable"),
+    ],
+)
+def test_a_decorated_function_of_the_user_is_named(
+    name: str, cause: Cause, advice: str, *, of_optimizer: bool
+) -> None:
+    """No other optimizer helps against it, unless it is the step of an optimizer."""
+    mine = replace(make_frame(4, function=name), user=True)
+    built = make_built(step=mine if of_optimizer else None)
+    switch = make_switch(make_frame(11), decorated=mine)
+    diagnosis = found(make_stopped(lost=(make_lost(switch=switch),), optimizers=(built,)))
+    assert (cause, True) == (diagnosis.cause, diagnosis.advice.startswith(advice))
 
 
 def test_a_first_backward_with_a_graph_does_not_hide_a_second_without() -> None:

@@ -5,6 +5,7 @@ After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/trace/test_capsule.py``, a
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import os
 import re
@@ -109,6 +110,48 @@ def make_silent(outcome: str, message: str) -> Record:
 def written(record: Record, file: str = "FILE") -> str:
     """The capsule of ``record``."""
     return capsule.write(record, LOCK, REQUIREMENTS, SCENARIO, SOURCE, file=file)
+
+
+REMEDY = make_scenario(
+    "sums",
+    make_variant("twice", Role.REPORTED),
+    make_variant("once", Role.REMEDY, cures=("zero",)),
+)
+MENDED = """\
+# ⋮
+#      for _ in range(4):
+# -        model.zero_grad()
+# +        model(torch.ones(2)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "how"),
+    [
+        ("twice", "Take out the lines with -, and put in those with +."),
+        ("once", "This script has the lines with +. sums/twice, which fails, has those with -"),
+    ],
+)
+def test_the_lines_that_mend_it_stand_at_the_end(shown: str, how: str) -> None:
+    """Both in the capsule of what fails and in that of its remedy, which run as before."""
+    fails = make_record(
+        "gradient:zero", make_cell("stack", "sums", "twice"), observation=make_observation("zzzz")
+    )
+    trains = make_record(
+        "trains", make_cell("stack", "sums", "once"), observation=make_observation()
+    )
+    records = {"twice": fails, "once": trains}
+    source = SOURCE.replace('"plain"', '"once"')
+    alone, marked = (
+        capsule.write(records[shown], LOCK, REQUIREMENTS, REMEDY, source, others=others)
+        for others in ((), records.values())
+    )
+    assert marked.startswith(alone)
+    comment = marked.removeprefix(alone)
+    words = " ".join(comment.replace("#", "").split())
+    assert "What mends it: what once means. sums/once trains with these releases." in words
+    assert (True, True) == (how in words, MENDED in comment)
+    assert ast.dump(ast.parse(alone)) == ast.dump(ast.parse(marked))
 
 
 def block(text: str) -> dict[str, object]:

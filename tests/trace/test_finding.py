@@ -16,6 +16,7 @@ from tests.factories import (
     BACKWARD,
     HEALTHY,
     make_cell,
+    make_frame,
     make_observation,
     make_parameter,
     make_raised,
@@ -192,6 +193,38 @@ def test_what_was_seen_before_an_interrupt_counts(returncode: int) -> None:
     assert "Learning:" in "".join(find(process(wrong), returncode=returncode).explanation)
     for early in (replace(NOTHING, reached="setup", raised=stopped), replace(wrong, steps=3)):
         assert find(process(early), returncode=returncode).diagnosis is None
+
+
+@pytest.mark.parametrize(
+    ("reached", "steps", "file", "words"),
+    [
+        ("import", 0, "<frozen importlib._bootstrap>", "before it imported torch, "),
+        ("setup", 0, "<frozen importlib._bootstrap>", "while it imported a module, "),
+        ("step", 0, "torch/utils/data/dataloader.py", "while it loaded data, "),
+        ("step", 0, "torch/nn/modules/module.py", "in a forward pass, "),
+        ("step", 0, "torch/_tensor.py", ""),
+        ("step", 3, "torch/autograd/__init__.py", "in a backward pass, "),
+    ],
+)
+def test_a_script_that_is_stopped_early_hears_where_and_what_to_run(
+    reached: str, steps: int, file: str, words: str
+) -> None:
+    """Ctrl-C before enough steps judges nothing."""
+    outer = (
+        'File "<frozen importlib._bootstrap>", line 1\nFile "torch/nn/modules/module.py", line 9'
+    )
+    stopped = replace(
+        make_raised("", kind="KeyboardInterrupt"),
+        traceback=f'{outer if words else ""}\nFile "{file}", line 5\n',
+        frames=(replace(make_frame(), user=True),),
+    )
+    seen = replace(NOTHING, reached=reached, steps=steps, raised=stopped)
+    when = "after 3 steps" if steps else "before the script's first optimizer step"
+    where = f"{when}, {words}at train.py:7, step"
+    assert [
+        f"stopped by SIGINT, which Ctrl-C sends, {where}: nothing was judged",
+        "To stop it after 4 steps: gradmatrix trace --steps 4 SCRIPT",
+    ] == report(find(process(seen), returncode=-2))[:2]
 
 
 def test_a_mistake_in_a_script_that_trains_is_in_the_headline() -> None:

@@ -1,4 +1,8 @@
-"""What ``trace`` does first: start the script. The rest is imported while the script runs."""
+"""What a command does before the rest of it is imported.
+
+``trace`` starts the script, and imports the rest while the script runs. ``run`` says that there is
+no matrix.toml before it asks for packages.
+"""
 
 from __future__ import annotations
 
@@ -28,3 +32,26 @@ def trace(options: argparse.Namespace) -> Running:
         refuse_unwritable(options.output)
     command = command_line(interpreter(options.python), words, module=options.module is not None)
     return start(command, options.steps)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Refuse to run the core stacks of what the wheel carries, unless somebody asks for them.
+
+    Raises:
+        UserError: if there is no matrix.toml and no stack is named.
+    """
+    from gradmatrix.run.project import Project
+    from gradmatrix.stacks.environment import GIB, NEEDED_BYTES
+
+    if options.stacks or options.all or options.budget:
+        return
+    project = Project.of_options(options)
+    if project.carried is not None:
+        raise UserError(
+            f"There is no {project.matrix_file.name} here, and no stack is named.",
+            cause="the core stacks of the published matrix would be installed, each of up to "
+            f"{max(NEEDED_BYTES.values()) / GIB:.0f} GiB: "
+            f"{', '.join(stack.name for stack in project.matrix.core)}",
+            next_step="gradmatrix init begins a matrix of your own project; to run the published "
+            "one: gradmatrix run STACK, or gradmatrix run --all",
+        )

@@ -145,7 +145,7 @@ CORE_STACKS = argument(
     "stacks",
     nargs="*",
     metavar="STACK",
-    help="stacks of matrix.toml (default: the core stacks; none where there is no matrix.toml)",
+    help="stacks of matrix.toml (default: the core stacks; without a matrix.toml, name a stack)",
 )  # fmt: skip
 ALL = flag("--all", "every stack of matrix.toml, and every scenario")
 EXPLAIN = flag("--explain", "say why each cell is run or not")
@@ -311,7 +311,7 @@ def register_matrix(commands: Commands) -> None:
         ),
         flag("--no-table", "do not show what trains at the end"),
         VERBOSE, JSON,
-    )  # fmt: skip
+    ).set_defaults(begin="begin.run")  # fmt: skip
     add(
         commands, "lock", "matrix.lock_command",
         "lock the stacks that have no lock; a named stack is locked again",
@@ -431,13 +431,14 @@ UPGRADE_OPTIONS = {
 def register_questions(commands: Commands) -> None:
     """Ask why a cell fails, whether an upgrade is safe, what differs between two runs."""
     add(
-        commands, "why", "trace.why_command",
-        "say why a cell of the matrix does not train, or what helps against an error message",
+        commands, "why", "why.why_command",
+        "say what helps against an error message, or why a cell of the matrix does not train",
         argument(
-            "cell", nargs="+", metavar="CELL|MESSAGE",
-            help="[STACK/]SCENARIO/VARIANT[/DEVICE] (without a stack or a device, the newest stack "
-            "or the first device on which it was judged); or a message, a traceback or a few "
-            "words, or a file with one; - reads the standard input",
+            "cell", nargs="+", metavar="MESSAGE|CELL|NAME",
+            help="a message, a traceback or a few words, or a file with one; - reads the standard "
+            "input. Or a cell: [STACK/]SCENARIO/VARIANT[/DEVICE] (without a stack or a device, the "
+            "newest stack or the first device on which it was judged). Or the name of a cause or "
+            "an outcome, such as not-registered or gradient:none",
         ),
         JSON,
         epilog="exit code: 1 if no message of the matrix matches",
@@ -683,8 +684,12 @@ def register_upkeep(commands: Commands) -> None:
     )  # fmt: skip
     add(
         commands, "claims", "history.claims_command",
-        "judge published claims by the records, with evidence",
-        argument("id", nargs="?", metavar="ID", help="a claim with its cells, or a scenario"),
+        "judge published claims by the records: how many hold, or the evidence for one",
+        argument(
+            "id", nargs="?", metavar="ID|SCENARIO",
+            help="show a claim with its cells, or list the claims of a scenario",
+        ),
+        flag("--all", "list every claim"),
         JSON,
     )  # fmt: skip
     add(

@@ -70,9 +70,9 @@ def names(metavar: str, project: Project) -> list[str]:
             return [each.name for each in scenarios]
         case "SCENARIO/VARIANT":
             return variants
-        case "[STACK/]SCENARIO/VARIANT[/DEVICE]" | "CELL|MESSAGE":
+        case "[STACK/]SCENARIO/VARIANT[/DEVICE]" | "MESSAGE|CELL|NAME":
             return [*variants, *(f"{stack}/{each}" for stack in stacks for each in variants)]
-        case "ID":
+        case "ID|SCENARIO":
             claims = load_claims(project.root, project.known_scenarios())
             return [*(each.name for each in scenarios), *(claim.id for claim in claims)]
     return []

@@ -12,7 +12,10 @@ from gradmatrix.judge.change import Change
 from gradmatrix.judge.history import Entry
 
 if TYPE_CHECKING:
-    from gradmatrix.publish.site.messages import Message
+    from collections.abc import Iterable, Sequence
+
+    from gradmatrix.publish.likely import Likely
+    from gradmatrix.publish.site.messages import Cause, Message
     from gradmatrix.trace.reproduce import Reproduced
 
 
@@ -25,6 +28,7 @@ DOCUMENTS = {
     "list": "cli.documents.Listing",
     "why CELL": "publish.rows.Row",
     "why MESSAGE": "cli.documents.FoundMessages",
+    "why NAME": "cli.documents.Meaning",
     "trace": "trace.trace.Finding",
     "check": "trace.check.Report",
     "reproduce": "cli.documents.ReproducedCell",
@@ -110,6 +114,8 @@ class MessageCause(Frozen, frozen=True):
     """The lines of code that mend it; empty if that depends on more."""
     why: tuple[str, ...]
     tried: tuple[Tried, ...]
+    because: str = ""
+    """What in the pasted text speaks for it; empty if nothing does."""
 
 
 class FoundMessage(Frozen, frozen=True):
@@ -132,9 +138,36 @@ class FoundMessages(Frozen, frozen=True, kw_only=True):
     """The nearest messages, if none matches."""
 
 
-def found_message(message: Message) -> FoundMessage:
-    """A message of the page of messages, as data."""
-    causes = tuple(
+class Meaning(Frozen, frozen=True, kw_only=True):
+    """A cause or an outcome, and the cells of the matrix that have it."""
+
+    schema: Literal[1] = 1
+    name: str
+    meaning: str
+    advice: str
+    """What to do about a cause; empty if that depends on more."""
+    situation: str
+    """When readers meet a cause; empty for an outcome."""
+    mend: str
+    """The lines of code that mend a cause; empty if that depends on more."""
+    cells: int
+    causes: tuple[MessageCause, ...]
+
+
+def found_message(message: Message, likely: Sequence[Likely]) -> FoundMessage:
+    """A message of the page of messages, as data, with its causes in another order."""
+    return FoundMessage(
+        text=message.text,
+        cells=message.cells,
+        failing=message.failing,
+        training=message.training,
+        causes=found_causes(likely),
+    )
+
+
+def found_causes(causes: Iterable[tuple[Cause, str]]) -> tuple[MessageCause, ...]:
+    """Causes as data, each with what speaks for it."""
+    return tuple(
         MessageCause(
             cause=cause.cause,
             cells=cause.cells,
@@ -153,15 +186,9 @@ def found_message(message: Message) -> FoundMessage:
                 )
                 for tried in cause.tried
             ),
+            because=because,
         )
-        for cause in message.causes
-    )
-    return FoundMessage(
-        text=message.text,
-        cells=message.cells,
-        failing=message.failing,
-        training=message.training,
-        causes=causes,
+        for cause, because in causes
     )
 
 

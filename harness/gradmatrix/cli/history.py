@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import indent, wrap
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,17 +10,18 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from gradmatrix.cli.documents import CellHistory, HistoryEntry
-from gradmatrix.cli.options import print_bytes, print_json, warn, warn_and_code
+from gradmatrix.cli.options import fold, print_bytes, print_json, warn, warn_and_code
 from gradmatrix.compare import flips
 from gradmatrix.compare.history import load
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError, did_you_mean
+from gradmatrix.core.files import NOT_READABLE
 from gradmatrix.core.text import one_line, plain
 from gradmatrix.judge.history import flips_of_cell, newest
 from gradmatrix.publish.claims.claims import Verdict, load_claims
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import as_issue, base_of, reported
-from gradmatrix.publish.formats import Claims, Results
+from gradmatrix.publish.formats import Claims, ClaimsDocument, Results
 from gradmatrix.publish.rows import SYMBOLS, build_of, rows_of, tabulated
 from gradmatrix.run import lookup
 from gradmatrix.run.project import by_date
@@ -28,7 +29,8 @@ from gradmatrix.run.store import Store
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from rich.console import Console
 
@@ -136,8 +138,10 @@ def claims_command(options: argparse.Namespace, project: Project, console: Conso
         print_bytes(b"".join(Claims.pieces(Results(table, judged))))
     elif options.id is not None and not of_scenario:
         show_evidence(console, judged[0])
-    else:
+    elif of_scenario or options.all:
         (show_claims if console.width >= WIDE else list_claims)(console, judged)
+    else:
+        summarise(console, judged, published_verdicts(project.published_results / "claims.json"))
     return warn_and_code(project, console, failed=False)
 
 
@@ -171,9 +175,47 @@ def claim_called(name: str, judged: Iterable[Judged], scenarios: Iterable[str]) 
         raise UserError(
             f"There is no claim and no scenario {name!r}.",
             cause=did_you_mean(name, words) if known else "scenarios/claims.toml has no claim",
-            next_step="gradmatrix claims lists all, gradmatrix claims SCENARIO those of a scenario",
+            next_step="gradmatrix claims --all lists all, gradmatrix claims SCENARIO those of a "
+            "scenario",
         )
     return known[name]
+
+
+def published_verdicts(path: Path) -> dict[str, Verdict]:
+    """The verdict of each claim when it was published last; empty if that is not known."""
+    if not path.is_file():
+        return {}
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=ClaimsDocument)
+    except NOT_READABLE:
+        return {}
+    return {each.id: each.verdict for each in document.claims}
+
+
+def summarise(console: Console, judged: Sequence[Judged], before: Mapping[str, Verdict]) -> None:
+    """Print how many claims have each verdict, and which have another one than ``before``."""
+    counts: dict[str, Counter[Verdict]] = {each.claim.scenario: Counter() for each in judged}
+    for each in judged:
+        counts[each.claim.scenario][each.verdict] += 1
+    table = TerminalTable(header_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("scenario", no_wrap=True)
+    for verdict in Verdict:
+        table.add_column(verdict.words, justify="right", style=STYLES[verdict])
+    for name, count in [*counts.items(), ("all", Counter(each.verdict for each in judged))]:
+        table.add_row(name, *(str(count[verdict] or "") for verdict in Verdict))
+    console.print(table)
+    console.print()
+    changed = [each for each in judged if before.get(each.claim.id) not in {None, each.verdict}]
+    for each in changed:
+        was = before[each.claim.id].words
+        fold(console, f"{each.claim.id}: {each.verdict.words}, published as {was}")
+    if before and not changed:
+        console.print("No verdict differs from the published one.")
+    fold(
+        console,
+        "gradmatrix claims SCENARIO lists the claims of a scenario, gradmatrix claims ID shows the "
+        "cells of one, gradmatrix claims --all lists all.",
+    )
 
 
 def show_claims(console: Console, judged: Iterable[Judged]) -> None:
@@ -212,13 +254,7 @@ def list_claims(console: Console, judged: Iterable[Judged]) -> None:
             soft_wrap=True,
         )
         for text in (each.claim.says, *(f"→ {line}" for line in findings(each))):
-            folded = wrap(
-                one_line(text),
-                max(console.width - 2, 20),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            console.print(Text(indent("\n".join(folded), "  ")), soft_wrap=True)
+            fold(console, text, 2)
 
 
 def show_evidence(console: Console, judged: Judged) -> None:

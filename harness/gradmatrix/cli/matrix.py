@@ -59,15 +59,6 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     """Run stacks; the exit code is 1 if ``--strict`` finds a failure."""
     every = options.all or bool(options.budget and not options.stacks)
     stacks = chosen_stacks(project, options.stacks, everything=every)
-    if project.carried is not None and not (options.stacks or every):
-        most = max(environment.NEEDED_BYTES.values()) / environment.GIB
-        raise UserError(
-            f"There is no {project.matrix_file.name} here, and no stack is named.",
-            cause="the core stacks of the published matrix would be installed, each of up to "
-            f"{most:.0f} GiB: {', '.join(stack.name for stack in stacks)}",
-            next_step="gradmatrix init begins a matrix of your own project; to run the published "
-            "one: gradmatrix run STACK, or gradmatrix run --all",
-        )
     if options.budget:
         stacks = budget.ordered(project, stacks)
     selection = select(

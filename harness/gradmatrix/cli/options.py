@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.text import plain
+from gradmatrix.core.text import one_line, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -57,6 +58,21 @@ def refuse_both(names: Sequence[str], *, everything: bool) -> None:
             cause="nox -s matrix names each core stack for you",
             next_step="nox -t all, or gradmatrix run --all",
         )
+
+
+NARROW = 20
+"""Text is not folded to fewer characters than this."""
+
+
+def fold(console: Console, text: str, indent: int = 0, *, style: str = "") -> None:
+    """Print a sentence that may contain untrusted text, folded to the width of the terminal."""
+    for line in wrap(
+        one_line(text),
+        max(console.width - indent, NARROW),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
+        console.print(Text(f"{' ' * indent}{line}", style=style), soft_wrap=True)
 
 
 def print_json(document: object) -> None:

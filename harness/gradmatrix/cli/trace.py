@@ -1,8 +1,7 @@
-"""A script, a cell or an environment: ``trace``, ``why``, ``check``, ``capsule``, ``reproduce``."""
+"""A script, a cell or an environment: ``trace``, ``check``, ``capsule``, ``reproduce``."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from functools import partial
@@ -14,23 +13,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradmatrix.cli.documents import FoundMessages, found_message, reproduced_cell
-from gradmatrix.cli.history import newest_table
+from gradmatrix.cli.documents import reproduced_cell
 from gradmatrix.cli.options import print_bytes, print_json
 from gradmatrix.cli.progress import Display
+from gradmatrix.cli.why import message_of
 from gradmatrix.core import files
 from gradmatrix.core.errors import refuse_unwritable
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import NO_DEVICE, Outcome
-from gradmatrix.core.text import counted, one_line, plain, versioned
-from gradmatrix.judge.causes import explain, remedy_on_its_stack
-from gradmatrix.judge.diagnosis import diagnose, false_alarms
-from gradmatrix.publish.publication import sources_of
-from gradmatrix.publish.rows import rows_of
-from gradmatrix.publish.site.messages import messages
-from gradmatrix.publish.site.tables import View
+from gradmatrix.core.outcomes import Outcome
+from gradmatrix.core.text import counted, one_line, versioned
+from gradmatrix.judge.causes import explain
 from gradmatrix.run import lookup
-from gradmatrix.run.plan import observer_digest
 from gradmatrix.stacks.environment import THIS_ENVIRONMENT
 from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.stacks.lock import requirements_path
@@ -38,16 +31,10 @@ from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
 from gradmatrix.trace.trace import INTERRUPTED, Finding, finish, headline, published_remedy, report
 
-IS_CELL = re.compile(r"\S*/\S*")
-"""What names a cell, or should; everything else is a message."""
-MOST_MESSAGES = 3
-
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from gradmatrix.cli.documents import FoundMessage
-    from gradmatrix.core.model import Published, Record
     from gradmatrix.run.project import Project
     from gradmatrix.trace.check import Checked, Report
     from gradmatrix.trace.reproduce import Reproduced
@@ -81,142 +68,6 @@ def style_of(finding: Finding) -> str:
         return "bold green"
     failed = outcome.judged and not outcome.trains and outcome != INTERRUPTED
     return "bold red" if failed else "bold yellow"
-
-
-def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Say why a cell fails, from its record; or find a message, as the search of the pages does."""
-    asked = pasted(options.cell)
-    if not IS_CELL.fullmatch(asked):
-        return find_message(asked, project, console, as_json=options.json)
-    published = project.published(project.store.everything().values())
-    known = {record.cell: record for record in published.records}
-    record = lookup.find(asked, known, project)
-    if options.json:
-        there = [each for each in published.records if each.cell.stack == record.cell.stack]
-        rows = rows_of(there, published.scenarios)
-        print_json(next(row for row in rows if row.cell == record.cell))
-        return 0
-    gradient = f", gradient {record.gradient}" if record.gradient else ""
-    console.print(Text(f"{record.cell}: {record.outcome}{gradient}", style="bold"), soft_wrap=True)
-    for line in why_lines(published, record):
-        console.print(Text(f"  {one_line(line)}"), soft_wrap=True)
-    return 0
-
-
-def pasted(words: Sequence[str]) -> str:
-    """What was asked: the words, or the content of a file, or of the standard input for ``-``."""
-    if list(words) == ["-"]:
-        return sys.stdin.read()
-    path = Path(words[0])
-    if len(words) > 1 or not path.is_file():
-        return " ".join(words)
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-def find_message(query: str, project: Project, console: Console, *, as_json: bool) -> int:
-    """Show the messages of the matrix that match a pasted one; returns 1 if there is none."""
-    table = newest_table(project)
-    said = messages(View(table), sources_of(project, table).values())
-    best = said.search.best(query)
-    known = [found_message(said.known[number]) for number in best.found or best.guesses]
-    if as_json:
-        is_known = bool(best.found)
-        print_json(
-            FoundMessages(
-                messages=tuple(known) if is_known else (), guesses=() if is_known else tuple(known)
-            )
-        )
-        return 0 if best.found else 1
-    if not best.found:
-        console.print(
-            "No message of the matrix matches. gradmatrix trace SCRIPT looks at your own script.",
-            soft_wrap=True,
-        )
-        if known:
-            console.print("The nearest messages, which are guesses:")
-        for each in known:
-            console.print(Text(f"  {each.text}"), soft_wrap=True)
-        return 1
-    for each in known[:MOST_MESSAGES]:
-        show_message(each, console)
-    if len(known) > MOST_MESSAGES:
-        more = counted(len(known) - MOST_MESSAGES, "other message")
-        console.print(f"{more} of the matrix share words with it. More words narrow it down.")
-    if any(cause.tried for each in known[:MOST_MESSAGES] for cause in each.causes):
-        console.print(
-            "A remedy counts on the stacks on which what it is for fails. Its code: gradmatrix "
-            "capsule SCENARIO/VARIANT --any",
-            soft_wrap=True,
-        )
-    console.print("Which cause is yours? gradmatrix trace SCRIPT looks at your own script.")
-    return 0
-
-
-def show_message(message: FoundMessage, console: Console) -> None:
-    """A message with its causes, and the remedies that were tested."""
-    trained = f", {message.training} train all the same" if message.training else ""
-    console.print(Text(message.text, style="bold"), soft_wrap=True)
-    console.print(
-        f"  {counted(message.cells, 'cell')} of the matrix: {message.failing} fail{trained}",
-        soft_wrap=True,
-    )
-    for cause in message.causes:
-        console.print(
-            Text(f"  {cause.cause or 'no failure'}: {counted(cause.cells, 'cell')}, for example "
-                 f"{cause.example}"),
-            soft_wrap=True,
-        )  # fmt: skip
-        if cause.situation:
-            console.print(Text(f"    {plain(cause.situation)}", style="bold"), soft_wrap=True)
-        for line in cause.why:
-            console.print(Text(f"    {one_line(line)}"), soft_wrap=True)
-        for line in cause.mend.splitlines():
-            console.print(Text(f"      {line}", style="cyan"), soft_wrap=True)
-        for tried in sorted(cause.tried, key=lambda tried: -tried.trained / tried.judged):
-            console.print(
-                Text(f"    {tried.mark} {tried.scenario}/{tried.variant}: {tried.summary}; "
-                     f"trains on {tried.trained} of {counted(tried.judged, 'stack')}"),
-                soft_wrap=True,
-            )  # fmt: skip
-    console.print()
-
-
-def why_lines(published: Published, record: Record) -> Iterator[str]:
-    """The message, the diagnosis and the remedy of a cell."""
-    found = diagnose(record.observation) if record.observation is not None else None
-    message = message_of(record)
-    if message and (found is None or message not in found.text):
-        yield message
-    if record.observation is None:
-        return
-    if record.inputs.get("observer", "")[:16] != observer_digest()[:16]:
-        yield (
-            "The observer has changed since this record was made. "
-            "Run the cell again for an up-to-date diagnosis."
-        )
-    if found is not None:
-        remedy = remedy_on_its_stack(
-            found.cause, published.scenarios, published.records, record.cell
-        )
-        yield from explain(found, remedy)
-    for message in false_alarms(record.observation):
-        yield f"False alarm (everything that should learn does): {message}"
-
-
-def message_of(record: Record) -> str:
-    """The message of a record, for a reader whose machine may be another one.
-
-    A record of a cell without its device was made on a machine that its message calls "this
-    machine". The message cannot be changed: it is part of the published records.
-    """
-    if record.outcome != NO_DEVICE:
-        return record.message
-    cell = record.cell
-    return (
-        f"The cell was not run, because the machine that made this record has no {cell.device} "
-        f"device. To run it on a machine that has one: gradmatrix run {cell.stack} "
-        f"--cell {cell.scenario}/{cell.variant} --device {cell.device}"
-    )
 
 
 def check_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -327,7 +178,9 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
     requirements = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     source = Path(scenario.path).read_text(encoding="utf-8")
     name = options.output.name if options.output else "FILE"
-    text = capsule.write(record, lock, requirements, scenario, source, file=name)
+    text = capsule.write(
+        record, lock, requirements, scenario, source, file=name, others=known.values()
+    )
     if record.inputs.get("scenario") != scenario.source_digest[:16]:
         note = (
             "note: the scenario has changed since this cell was published; "

@@ -1260,9 +1260,9 @@ def cut_before_checkpoint(seen: Observation) -> Diagnosis | None:
     before = [lost for lost in entered[: checkpoints[0]] if not lost.cached]
     for lost in before:
         if lost.switch is not None:
-            return explain_switch(lost)
+            return explain_switch(seen, lost)
     found = severed(seen)
-    return found or next((explain_cut(lost) for lost in before if lost.grad_enabled), None)
+    return found or next((explain_cut(seen, lost) for lost in before if lost.grad_enabled), None)
 
 
 def lost_in_training_pass(seen: Observation) -> Diagnosis | None:
@@ -1274,7 +1274,7 @@ def lost_in_training_pass(seen: Observation) -> Diagnosis | None:
         if lost.cached:
             return explain_cache(lost)
         if lost.switch is not None and not lost.grad_enabled:
-            return explain_switch(lost)
+            return explain_switch(seen, lost)
     return None
 
 
@@ -1353,7 +1353,7 @@ def still_off(seen: Observation) -> Diagnosis | None:
 def cut_inside(seen: Observation) -> Diagnosis | None:
     """A module ran with gradients on, but its output has none."""
     lost = next((lost for lost in seen.lost if lost.entered and lost.grad_enabled), None)
-    return None if lost is None else explain_cut(lost)
+    return None if lost is None else explain_cut(seen, lost)
 
 
 def new_leaf(seen: Observation) -> Diagnosis | None:
@@ -1414,7 +1414,12 @@ def off_at_backward(seen: Observation) -> Diagnosis | None:
     if call.step > 1:
         when = f"This was at step {call.step}; the steps before it had gradients."
     return make_diagnosis(
-        cause_of_switch(call.switch), None, at, opening, when, advice=advice_about(call.switch)
+        cause_of_switch(seen, call.switch),
+        None,
+        at,
+        opening,
+        when,
+        advice=advice_about(seen, call.switch),
     )
 
 
@@ -1422,7 +1427,7 @@ def off_everywhere(seen: Observation) -> Diagnosis | None:
     """No pass was entered with gradients on: they were switched off outside of the model."""
     for lost in reversed(seen.lost):
         if lost.only and not lost.entered and lost.switch is not None:
-            return explain_switch(lost)
+            return explain_switch(seen, lost)
         if lost.only and not lost.entered and lost.checkpoint is not None:
             return explain_function(lost, lost.checkpoint)
     return None
@@ -1673,7 +1678,7 @@ def exception(seen: Observation) -> Diagnosis | None:
     lost = next((e for e in seen.lost if e.inference_mode and e.switch is not None), None)
     advice = advise_on_error(seen)
     if lost is not None and INFERENCE.search(seen.raised.message):
-        found = explain_switch(lost)
+        found = explain_switch(seen, lost)
         return replace(found, advice=found.advice or Cause.INFERENCE_MODE.advice)
     raising = raising_frames(seen.raised)
     at = innermost_frame(raising)
@@ -1702,7 +1707,7 @@ def false_alarms(seen: Observation) -> tuple[str, ...]:
     return tuple(warned.message for warned in seen.warnings if FALSE_ALARM.search(warned.message))
 
 
-def explain_switch(lost: Lost) -> Diagnosis:
+def explain_switch(seen: Observation, lost: Lost) -> Diagnosis:
     """Modules ran while gradients were switched off."""
     assert lost.switch is not None
     module, kind = lost.module, lost.type
@@ -1716,21 +1721,26 @@ def explain_switch(lost: Lost) -> Diagnosis:
     name = name_module(module, kind)
     ran = f"{name} ran under it and gave an output without a graph{first}{count}."
     return make_diagnosis(
-        cause_of_switch(lost.switch),
+        cause_of_switch(seen, lost.switch),
         module,
         at,
         opening,
         ran,
         led=lost.switch.frames,
-        advice=advice_about(lost.switch),
+        advice=advice_about(seen, lost.switch),
     )
 
 
-def advice_about(switch: Switch) -> str:
+def advice_about(seen: Observation, switch: Switch) -> str:
     """What to do about a switch; empty if the advice of the cause says it."""
-    if switch.decorated is not None:
-        ours = switch.decorated.user or cause_of_switch(switch) is Cause.CLOSURE
-        return "" if ours else FOR_INFERENCE
+    at, is_closure = switch.decorated, cause_of_switch(seen, switch) is Cause.CLOSURE
+    if at is not None and not at.user:
+        return "" if is_closure else FOR_INFERENCE
+    if at is not None:
+        name = f"`{at.function}` ({at.file}:{at.line})"
+        if is_closure:
+            return f"Run the closure in {name} under torch.enable_grad()."
+        return f"Take torch.{switch.how}() off {name}: what it calls is to be trained."
     if switch.how == "inference_mode":
         return ""
     if switch.how == "set_grad_enabled":
@@ -1741,9 +1751,18 @@ def advice_about(switch: Switch) -> str:
     )
 
 
-def cause_of_switch(switch: Switch) -> Cause:
-    """The cause if this switch is responsible."""
-    if switch.decorated is not None and switch.decorated.function == "step":
+def cause_of_switch(seen: Observation, switch: Switch) -> Cause:
+    """The cause if this switch is responsible.
+
+    A function of the user that is called ``step`` need not be that of an optimizer.
+    """
+    at = switch.decorated
+    steps = {(each.step.file, each.step.function) for each in seen.optimizers if each.step}
+    if (
+        at is not None
+        and at.function == "step"
+        and (not at.user or (at.file, at.function) in steps)
+    ):
         return Cause.CLOSURE
     return Cause.INFERENCE_MODE if switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
 
@@ -1814,10 +1833,10 @@ def explain_cache(lost: Lost) -> Diagnosis:
     )
 
 
-def explain_cut(lost: Lost) -> Diagnosis:
+def explain_cut(seen: Observation, lost: Lost) -> Diagnosis:
     """A module with gradients on gave an output without a graph."""
     if lost.switch is not None:
-        return explain_switch(lost)
+        return explain_switch(seen, lost)
     at = lost.forward
     return make_diagnosis(
         Cause.DETACHED,

@@ -6,6 +6,7 @@ That function needs torch 2.0.
 
 from __future__ import annotations
 
+import difflib
 import re
 import textwrap
 from typing import TYPE_CHECKING
@@ -24,20 +25,25 @@ from gradmatrix.core.outcomes import (
     row_of,
 )
 from gradmatrix.core.text import one_line, versioned
+from gradmatrix.judge.causes import remedy_on_its_stack
+from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.verdict import GOT
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
 from gradmatrix.stacks.lock import cutoff
 from gradmatrix.trace.reduce import reduce
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from gradmatrix.core.model import Cell, Lock, Record, Scenario
+    from gradmatrix.judge.causes import Cause
 
 
 STEPS = 4
 WIDTH = 96
 PLATFORMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"), ("win32", "AMD64"))
+MOST_DIFFERING = 40
+"""Variants that differ in more lines are two scripts, and nobody reads their difference."""
 SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
 
 
@@ -104,8 +110,9 @@ def write(
     source: str,
     *,
     file: str = "FILE",
+    others: Iterable[Record] = (),
 ) -> str:
-    """The script: pinned requirements, what happens, and the reduced scenario.
+    """The script: pinned requirements, what happens, the reduced scenario, and what mends it.
 
     Args:
         record: the cell's record; the scenario is reduced to its variant.
@@ -114,6 +121,7 @@ def write(
         scenario: its scenario.
         source: the scenario's source.
         file: the name in the command that runs the script.
+        others: records of other cells, to compare the script with a variant that trains.
     """
     main = main_of(record)
     parts = [
@@ -122,8 +130,73 @@ def write(
         reduce(source, record.cell.variant, record.cell.device, STEPS),
         main or "",
         f'\nif __name__ == "__main__":\n    {"main" if main else "train"}()\n',
+        mended(record, scenario, source, others),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def mended(record: Record, scenario: Scenario, source: str, others: Iterable[Record]) -> str:
+    """A comment with the lines in which a remedy differs from a variant that fails.
+
+    One of them is the record's own. A remedy is compared with the variant that is most like it.
+    """
+    cell = record.cell
+    found = [
+        (difference(source, fails, trains, cell.device), fails, trains)
+        for fails, trains in pairs(record, scenario, others)
+    ]
+    lines, fails, trains = min(found, key=lambda each: len(each[0]), default=((), "", ""))
+    if not 0 < len(lines) <= MOST_DIFFERING:
+        return ""
+    summary = next(each.summary for each in scenario.variants if each.name == trains)
+    how = (
+        f"This script has the lines with +. {cell.scenario}/{fails}, which fails, has those with "
+        "- in their place."
+        if cell.variant == trains
+        else "Take out the lines with -, and put in those with +."
+    )
+    (words,) = _wrap(
+        f"What mends it: {summary}. {cell.scenario}/{trains} trains with these releases. {how}"
+    )
+    shown = ["⋮" if line.startswith("@@") else line for line in lines]
+    text = [f"# {line}".rstrip() for line in (*words.splitlines(), "", *shown)]
+    return "\n".join(["", *text, ""])
+
+
+def pairs(record: Record, scenario: Scenario, others: Iterable[Record]) -> list[tuple[str, str]]:
+    """Variants that fail on the record's stack, each with the remedy; one is the record's own."""
+    cell, variants = record.cell, {each.name: each for each in scenario.variants}
+    beside = [
+        each
+        for each in others
+        if (each.cell.stack, each.cell.scenario, each.cell.device)
+        == (cell.stack, cell.scenario, cell.device)
+    ]
+    if record.outcome == TRAINS:
+        here = variants[cell.variant]
+        return [
+            (each.cell.variant, cell.variant)
+            for each in beside
+            if each.outcome != TRAINS
+            and each.cell.variant in variants
+            and cause_of(each) in here.cures
+            and here.is_tested({each.cell.variant})
+        ]
+    cause = cause_of(record)
+    remedy = cause and remedy_on_its_stack(cause, {scenario.name: scenario}, beside, cell)
+    return [(cell.variant, remedy.cell.variant)] if remedy else []
+
+
+def difference(source: str, before: str, after: str, device: str) -> Sequence[str]:
+    """The lines in which two variants of a scenario differ, reduced as in a capsule."""
+    one, other = (reduce(source, name, device, STEPS).splitlines() for name in (before, after))
+    return list(difflib.unified_diff(one, other, n=1, lineterm=""))[2:]
+
+
+def cause_of(record: Record) -> Cause | None:
+    """Why a cell does not train; None if that is not known."""
+    found = diagnose(record.observation) if record.observation is not None else None
+    return found.cause if found is not None else None
 
 
 def metadata(lock: Lock, requirements: str) -> str:

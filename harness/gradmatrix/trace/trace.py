@@ -24,6 +24,7 @@ from gradmatrix.judge.diagnosis import (
     Diagnosis,
     diagnose,
     false_alarms,
+    format_frame,
     group_by_learning,
     innermost_frame,
     say_where,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from gradmatrix.core.observation import Built
+    from gradmatrix.core.observation import Built, Raised
     from gradmatrix.run.project import Project
     from gradmatrix.trace.running import Running
 
@@ -47,6 +48,13 @@ FEWEST_TIMED = 4
 MOST_SPREAD = 2.0
 """The third quartile of steps per second in terms of the first, up to which a speed is told."""
 INTERRUPTED = killed_by(signal.SIGINT)
+DOING = {
+    "<frozen importlib._bootstrap>": "while it imported a module",
+    "torch/utils/data/": "while it loaded data",
+    "torch/nn/modules/module.py": "in a forward pass",
+    "torch/autograd/__init__.py": "in a backward pass",
+}
+"""What a script does whose traceback passes a file; the innermost one counts."""
 MIB = 2**20
 
 
@@ -191,8 +199,8 @@ def conclude(
     remarks: tuple[str, ...] = ()
     if seen is not None:
         seen, remarks = split(replace(seen, drift=left.drift))
-    verdict = judged(seen, ended)
-    early = ended == -signal.SIGINT and (seen is None or seen.steps + seen.updates < AUDIT)
+    verdict = judged(seen, ended, whole.raised if whole is not None else None)
+    early = ended == -signal.SIGINT and is_short(seen)
     blind = early or (
         verdict.gradient is None and (verdict.outcome.trains or not verdict.outcome.judged)
     )
@@ -249,10 +257,11 @@ def work(seen: Observation) -> tuple[int, int, int]:
     return seen.steps + seen.updates, len(seen.backward), len(seen.parameters)
 
 
-def judged(seen: Observation | None, returncode: int) -> Verdict:
+def judged(seen: Observation | None, returncode: int, stopped: Raised | None = None) -> Verdict:
     """The verdict. A signal and a non-zero exit code count more than what was seen before.
 
-    The process is the user's: a signal is named, whoever sent it.
+    The process is the user's: a signal is named, whoever sent it. ``stopped`` says where Ctrl-C
+    stopped it.
     """
     if seen is None and returncode == 0:
         return Verdict(exited_with(0), None, "the script never imported torch")
@@ -260,11 +269,34 @@ def judged(seen: Observation | None, returncode: int) -> Verdict:
         return judge_script(seen)
     gradient = None if seen is None else gradient_status(seen)
     if returncode == -signal.SIGINT:
-        return Verdict(INTERRUPTED, gradient, "stopped by SIGINT, which Ctrl-C sends")
+        return Verdict(INTERRUPTED, gradient, interruption(seen, stopped))
     if returncode < 0:
         return Verdict(killed_by(-returncode), gradient, f"killed by signal {-returncode}")
     message = f"the process exited with status {returncode} by itself"
     return Verdict(exited_with(returncode), gradient, message)
+
+
+def is_short(seen: Observation | None) -> bool:
+    """Whether a script made fewer steps than are looked at."""
+    return seen is None or seen.steps + seen.updates < AUDIT
+
+
+def interruption(seen: Observation | None, stopped: Raised | None) -> str:
+    """When and where Ctrl-C stopped a script, if that was too early to judge it."""
+    said = "stopped by SIGINT, which Ctrl-C sends"
+    if not is_short(seen):
+        return said
+    made = seen.steps + seen.updates if seen is not None else 0
+    when = f"after {counted(made, 'step')}" if made else "before the script's first optimizer step"
+    parts = [said, when]
+    if seen is not None and seen.reached == "import":
+        parts.append("before it imported torch")
+    elif stopped is not None:
+        passed = {stopped.traceback.rfind(file): words for file, words in DOING.items()}
+        parts += [passed[last] for last in (max(passed),) if last >= 0]
+    frame = next((each for each in stopped.frames if each.user), None) if stopped else None
+    parts += [f"at {format_frame(frame)}"] if frame else []
+    return f"{', '.join(parts)}: nothing was judged"
 
 
 def speed(times_s: Sequence[float]) -> Speed | None:
@@ -302,6 +334,8 @@ def digits(value: float) -> str:
 def report(finding: Finding) -> list[str]:
     """The lines below the headline."""
     lines = list(finding.explanation) or ([finding.message] if finding.message else [])
+    if finding.outcome == str(INTERRUPTED) and is_short(finding.observation):
+        lines.append(f"To stop it after {AUDIT} steps: gradmatrix trace --steps {AUDIT} SCRIPT")
     lines += [f"remark: {remark}" for remark in finding.remarks]
     lines += notes(finding.observation) if finding.observation is not None else []
     lines += [
