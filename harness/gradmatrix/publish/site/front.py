@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
-from gradmatrix.core.text import counted, listed
+from gradmatrix.core.text import listed
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.heatmap import heat_map
 from gradmatrix.publish.site.history import lately, standing
@@ -30,6 +30,8 @@ MOST_KNOWN = 3
 """The most earlier releases of a package that are named because they changed something."""
 MOST = 0.5
 """The share of the cells of a release that an earlier one must have to be compared with it."""
+KNOWN = ("fixed", "broke", "changed")
+"""What releases are known to have done to cells, in the order in which it is told."""
 WORDS = {
     "fixed": "p",
     "broken": "f",
@@ -93,8 +95,10 @@ class Seen(NamedTuple):
     others: str
     """The other main packages that differ between the stacks."""
     changes: list[Change]
+    explained: int
+    """Changed cells of which it is known which release did it."""
     known: str
-    """Releases that are known to be behind some of the changes; empty for none."""
+    """These releases."""
 
 
 class Release(NamedTuple):
@@ -241,12 +245,12 @@ def released(locks: Sequence[Lock], name: str) -> dt.date | None:
 
 def changed_by(known: Sequence[Behaviour]) -> list[Changed]:
     """Return what each release changed, the newest first."""
-    kinds: dict[tuple[str, dt.date | None], Counter[str]] = defaultdict(Counter)
+    count: dict[tuple[str, dt.date | None], Counter[str]] = defaultdict(Counter)
     for each in known:
-        kinds[each.release, each.released][each.kind] += 1
+        count[each.release, each.released][each.kind] += 1
     return [
-        Changed(*release, listed(f"{kind} {counted(n, 'cell')}" for kind, n in sorted(of.items())))
-        for release, of in sorted(kinds.items(), key=lambda each: ranked(each[0][0]), reverse=True)
+        Changed(*release, listed(f"{kind} {of[kind]}" for kind in KNOWN if of[kind]))
+        for release, of in sorted(count.items(), key=lambda each: ranked(each[0][0]), reverse=True)
     ]
 
 
@@ -300,6 +304,7 @@ def compared(
         compared=len(both),
         others=listed(each.name for each in main_moves(view, before, after) if each.name != name),
         changes=list(changes(changed)),
+        explained=len({each.cell for each in behind}),
         known=listed(dict.fromkeys(f"{each.package} {each.release}" for each in behind)),
     )
 

@@ -17,9 +17,9 @@ from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import safe
 from gradmatrix.publish.site.tables import (
     WINDOW,
-    breakable,
     change_of,
     counted_as,
+    line_of,
     link,
     region,
     turning_points,
@@ -102,7 +102,7 @@ def heat_map(view: View, most: int | None = WINDOW) -> Heat | None:
         left_out += len(folded) - sum(map(len, shown))
         for window in shown:
             maps.append(drawn(view, rows, window, f"map-{len(maps)}"))
-    noun = "variants that were reported as broken" if reported else "variants"
+    noun = "reported variants" if reported else "variants"
     return Heat(device, noun, maps, columns, left_out) if maps else None
 
 
@@ -165,7 +165,7 @@ def drawn(
         )
         name = link(links.scenario(scenario), scenario)
         body.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
-    title = f"From {columns[-1].locks[-1].as_of} to {columns[0].locks[0].as_of}, the newest first"
+    title = f"{columns[0].locks[0].as_of} back to {columns[-1].locks[-1].as_of}"
     table = region(
         title, f"{head(view, columns)}<tbody>{''.join(body)}</tbody>", anchor, "matrix map"
     )
@@ -173,40 +173,30 @@ def drawn(
 
 
 def head(view: View, columns: Sequence[Column]) -> str:
-    """Return the names of the stacks, their dates and their main packages."""
+    """Return the names of the stacks with their dates, and their main packages."""
     names = "".join(f'<th scope="col">{column_name(column)}</th>' for column in columns)
-    dates = "".join(f"<td>{column.locks[0].as_of:%y-%m-%d}</td>" for column in columns)
-    lines = [
-        f'<tr class="stacks"><th scope="col">stack</th>{names}</tr>',
-        f'<tr class="version"><th scope="row">as of</th>{dates}</tr>',
-    ]
+    lines = [f'<tr class="stacks"><th scope="col">stack</th>{names}</tr>']
     for name in SHOWN:
-        versions = "".join(
-            f"<td>{versions_in(view, name, column, older)}</td>"
-            for column, older in zip(columns, [*columns[1:], None], strict=True)
-        )
-        lines.append(
-            f'<tr class="version"><th scope="row">{link(links.package(name), name)}</th>'
-            f"{versions}</tr>"
-        )
+        versions = "".join(f"<td>{versions_in(view, name, column)}</td>" for column in columns)
+        lines.append(line_of(link(links.package(name), name), versions))
     return f"<thead>{''.join(lines)}</thead>"
 
 
 def column_name(column: Column) -> str:
-    """Return the name of a column as a link, and how many other stacks it stands for."""
-    more = f" <small>+ {column.others}</small>" if column.others else ""
+    """Return the name of a column as a link, its date, and how many other stacks it stands for."""
+    more = f" + {column.others}" if column.others else ""
     title = f' title="{safe(listed(lock.stack for lock in column.locks))}"' if more else ""
-    return f'<a href="{links.stack(column.name)}"{title}>{breakable(column.name)}{more}</a>'
-
-
-def versions_in(view: View, name: str, column: Column, older: Column | None) -> str:
-    """Return the releases of a package in a column, in bold if the next column has others."""
-    mine, others = (
-        list(dict.fromkeys(view.versions[lock.stack].get(name, "–") for lock in each.locks))
-        for each in (column, older or column)
+    return (
+        f'<a href="{links.stack(column.name)}"{title}><span>{safe(column.name)}{more}</span>'
+        f"<small>{column.locks[0].as_of}</small></a>"
     )
-    text = "<br>".join(map(safe, (mine[0], mine[-1])[: len(mine)]))
-    return f"<b>{text}</b>" if mine[-1] != others[0] else text
+
+
+def versions_in(view: View, name: str, column: Column) -> str:
+    """Return the newest and the oldest release of a package in a column."""
+    found = dict.fromkeys(view.versions[lock.stack].get(name, "–") for lock in column.locks)
+    newest, *others = map(safe, found)
+    return f"{newest}<br>{others[-1]}" if others else newest
 
 
 def turns_of(view: View, places: Sequence[Place]) -> dict[str, list[TurningPoint]]:
@@ -237,8 +227,9 @@ def heat_cell(
     if points:
         said += f" Changed here: {told(view, points)}."
     target = links.evidence_of(column.name, scenario)
+    kind = warmth(good / len(judged))
     return (
-        f'<td class="{warmth(good / len(judged))}">'
+        f'<td class="{kind}{" turn" if points else ""}">'
         f'<a href="{target}" title="{safe(said)}">{symbol} {good}/{len(judged)}'
         f"{marks(points)}</a></td>"
     )
@@ -259,7 +250,7 @@ def marks(points: Sequence[TurningPoint]) -> str:
         for word, (kind, sign) in SIGNS.items()
         if count[word]
     )
-    return f'<small class="flip">{signs}</small>' if signs else ""
+    return f"<small>{signs}</small>" if signs else ""
 
 
 def told(view: View, points: Sequence[TurningPoint]) -> str:

@@ -284,7 +284,8 @@ def table_cell(row: Row | None, root: str) -> str:
     kind, word, note = in_cell(row)
     below = f"<small>{broken(note)}</small>" if note else ""
     title = f' title="{TITLES[word]}"' if word in TITLES and not row.passed else ""
-    return f'<td class="{kind}"><a href="{root}{links.evidence(row)}"{title}>{safe(word)}{below}</a></td>'
+    address = f'href="{root}{links.evidence(row)}"{title}'
+    return f'<td class="{kind}"><a {address}>{safe(word)}{below}</a></td>'
 
 
 TITLES = {f"{each.symbol} {word}": each.meaning for word, each in GLOSSARY.items()}
