@@ -80,7 +80,7 @@ class Change(NamedTuple):
     word: str
     kind: str
     """Its class."""
-    count: int
+    cells: int
     scenarios: list[tuple[str, int]]
 
 

@@ -93,7 +93,8 @@ def heat_map(view: View, most: int | None = WINDOW) -> Heat | None:
     ]
     reported = [line for line in trained if line.role is Role.REPORTED]
     rows = by_scenario(reported or trained)
-    maps, columns, left_out = [], 0, 0
+    maps: list[Map] = []
+    columns, left_out = 0, 0
     for locks in kin(view, rows):
         folded = list(fold(view, rows, locks))
         windows = [folded[at : at + WINDOW] for at in range(0, len(folded), WINDOW)]

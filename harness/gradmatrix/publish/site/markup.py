@@ -132,7 +132,9 @@ GLOSSARY = {
     ),
     ERRORS: Word("f", "✗", "It stops with an error or at a limit, or cannot be installed."),
     IDLE: Word(
-        "f", "✗", "It runs to its end, but something that should learn gets no gradient or stays."
+        "f",
+        "✗",
+        "It runs to its end, but some that should learn gets no gradient or never changes.",
     ),
     WRONGLY: Word(
         "f", "✗", "It runs, but with NaN, or with other numbers than what should be equivalent."

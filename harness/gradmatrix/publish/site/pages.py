@@ -26,6 +26,7 @@ from gradmatrix.publish.site.tables import (
     TurningPoint,
     broken,
     differ,
+    in_cell,
     section_table,
     shown,
     turning_points,
@@ -111,7 +112,7 @@ def cell_line(row: Row | None, variant: str) -> str:
     if row is None:
         name = f'<th scope="row">{safe(variant)}</th>'
         return f'<tr>{name}<td class="x">not run</td><td></td><td></td><td></td></tr>'
-    kind, word, note = shown(row)
+    kind, word, note = in_cell(row)
     memory = f"{row.peak_memory_bytes / MEBI:,.0f} MiB" if row.peak_memory_bytes is not None else ""
     why = (
         row.diagnosis.text[0]
@@ -120,8 +121,8 @@ def cell_line(row: Row | None, variant: str) -> str:
     )
     return (
         f'<tr><th scope="row">{safe(variant)}<small>{row.role.value}</small></th>'
-        f'<td class="{kind}"><a href="{ROOT}{links.evidence(row)}">{broken(word)}</a></td>'
-        f"<td>{safe(note)}</td><td>{memory}</td><td>{coded(why)}</td></tr>"
+        f'<td class="{kind}"><a href="{ROOT}{links.evidence(row)}">{safe(word)}</a></td>'
+        f"<td>{broken(note)}</td><td>{memory}</td><td>{coded(why)}</td></tr>"
     )
 
 
