@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -259,27 +260,26 @@ def seen(
 ) -> Seen | None:
     """Compare the newest release with the one before it that ran most of the same cells."""
     (_, after), *earlier = releases.items()
-    judged = {lock.stack: judged_places(view, lock) for each in releases.values() for lock in each}
-    needed = MOST * max(len(judged[lock.stack]) for lock in after)
+
+    @cache
+    def judged(stack: str) -> set[Place]:
+        return {place for place, row in view.cells[stack].items() if row.passed is not None}
 
     def distance(pair: tuple[Lock, Lock]) -> tuple[int, int]:
+        one, other = (view.versions[lock.stack] for lock in pair)
         days = abs((pair[1].as_of - pair[0].as_of).days)
-        return len(main_moves(view, *pair)), days
+        return sum(one.get(each) != other.get(each) for each in SHOWN), days
 
+    needed = MOST * max(len(judged(lock.stack)) for lock in after)
     for version, before in earlier:
         pairs = [
             (one, other)
             for one, other in product(before, after)
-            if len(judged[one.stack] & judged[other.stack]) >= needed
+            if len(judged(one.stack) & judged(other.stack)) >= needed
         ]
         if pairs:
             return compared(view, (name, version), *min(pairs, key=distance), exact)
     return None
-
-
-def judged_places(view: View, lock: Lock) -> set[Place]:
-    """Return what was judged on a stack."""
-    return {place for place, row in view.cells[lock.stack].items() if row.passed is not None}
 
 
 def main_moves(view: View, before: Lock, after: Lock) -> list[PackageMove]:
