@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
-from gradmatrix.core.text import listed
+from gradmatrix.core.text import few, listed
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import safe
 from gradmatrix.publish.site.tables import (
@@ -37,6 +37,8 @@ ENOUGH, FEW = 2 / 3, 1 / 3
 """From which share on a cell is nearly blue, and up to which it is nearly orange."""
 SIGNS = {"fixed": ("p", "+"), "broken": ("f", "\N{MINUS SIGN}")}
 """Class and sign of a change on the map."""
+MOST_NAMES = 8
+"""The most stacks of a column that its name lists."""
 NOT_KNOWN = "release not known"
 
 
@@ -186,7 +188,9 @@ def head(view: View, columns: Sequence[Column]) -> str:
 def column_name(column: Column) -> str:
     """Return the name of a column as a link, its date, and how many other stacks it stands for."""
     more = f" + {column.others}" if column.others else ""
-    title = f' title="{safe(listed(lock.stack for lock in column.locks))}"' if more else ""
+    title = (
+        f' title="{safe(few([lock.stack for lock in column.locks], MOST_NAMES))}"' if more else ""
+    )
     return (
         f'<a href="{links.stack(column.name)}"{title}><span>{safe(column.name)}{more}</span>'
         f"<small>{column.locks[0].as_of}</small></a>"
