@@ -93,7 +93,8 @@ def test_the_cell_says_which_release_changed_how_much() -> None:
     )
     newer, older = titles(heat([*ran("a", FAILS), *ran("b", "trains", FAILS)], locks, known))
     assert newer == (
-        "sums on b: 1 of 2 train. Changed here: torch 2.7.0: 1 fixed; release not known: 1 broken."
+        "sums on b: 1 of 2 train. "
+        "Changed here: 1 fixed (torch 2.7.0); 1 broken (release not known)."
     )
     assert older == "sums on a: 1 of 2 train."
 

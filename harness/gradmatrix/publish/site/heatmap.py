@@ -259,11 +259,11 @@ def marks(points: Sequence[TurningPoint]) -> str:
 
 
 def told(view: View, points: Sequence[TurningPoint]) -> str:
-    """Return which release changed how many verdicts, in words."""
+    """Return how many verdicts changed, and which releases did it, in words."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for point in points:
         found[view.releases_behind(point) or NOT_KNOWN][change_of(point.before, point.after)] += 1
     return "; ".join(
-        f"{release}: {listed(f'{n} {word}' for word, n in sorted(count.items()))}"
+        f"{listed(f'{count[word]} {word}' for word in SIGNS if count[word])} ({release})"
         for release, count in sorted(found.items(), key=lambda each: each[0] == NOT_KNOWN)
     )
