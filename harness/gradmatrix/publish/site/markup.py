@@ -134,13 +134,13 @@ GLOSSARY = {
     IDLE: Word(
         "f",
         "✗",
-        "It runs to its end, but some that should learn gets no gradient or never changes.",
+        "It runs to its end, but a part that should learn gets no gradient or stays as it was.",
     ),
     WRONGLY: Word(
         "f", "✗", "It runs, but with NaN, or with other numbers than what should be equivalent."
     ),
-    "says so": Word("p", "✓", "A misuse, which cannot train: an error or a warning names it."),
-    "silent": Word("f", "✗", "A misuse, which cannot train: nothing is said about it."),
+    "says so": Word("p", "✓", "A misuse, which cannot train, and an error or a warning names it."),
+    "silent": Word("f", "✗", "A misuse, which cannot train, and nothing is said about it."),
     "not judged": Word("n", "–", "The stack has no such feature, or the machine no such device."),
 }
 """The words for kinds of outcome."""
