@@ -101,7 +101,7 @@ def test_earlier_releases_that_are_known_to_have_done_something_are_named() -> N
     """They are no deed of the newest one."""
     text = first_page(*FIXED, flips=(turning("torch", "2.9", "2.9.1"),))
     assert "no other main package moved" in text
-    assert "Every cell fixed : sums 1 2.9.1 fixed 1" in text
+    assert "All that differs fixed : sums 1 2.9.1 fixed 1" in text
 
 
 def test_another_package_that_is_known_to_be_behind_it_is_named() -> None:

@@ -19,6 +19,7 @@ from gradmatrix.publish.site.tables import change_of, differ, section_table
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Lock
@@ -208,7 +209,7 @@ def pairs_of_rows(view: View, older: Lock, newer: Lock) -> list[tuple[Row, Row]]
 
 def newest_releases(view: View) -> list[Release]:
     """Return the newest release of each main package, and of others that changed something."""
-    ran = released_stacks(view)
+    ran = {lock.stack for lock in released_stacks(view)}
     exact = behaviours(view)
     names = dict.fromkeys((*SHOWN, *sorted({each.package for each in exact})))
     found = (newest_release(view, name, ran, exact) for name in names)
@@ -216,13 +217,13 @@ def newest_releases(view: View) -> list[Release]:
 
 
 def newest_release(
-    view: View, name: str, ran: Sequence[Lock], exact: Sequence[Behaviour]
+    view: View, name: str, ran: AbstractSet[str], exact: Sequence[Behaviour]
 ) -> Release | None:
     """Return the newest release of a package on these stacks; None if none of them has it."""
     releases = {
         version: stacks
         for version, locks in reversed(by_release(view, name).items())
-        if (stacks := [lock for lock in locks if lock in ran][:MOST_STACKS])
+        if (stacks := [lock for lock in locks if lock.stack in ran][:MOST_STACKS])
     }
     if not releases:
         return None
