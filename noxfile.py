@@ -232,6 +232,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def costs(session: nox.Session) -> None:
+    """Simulate from the published records what a run over many stacks on many nodes takes."""
+    session.install("-e", ".[matrix]")
+    session.run("python", "-m", "tools", "costs", *session.posargs)
+
+
+@nox.session(default=False)
 def bench_page(session: nox.Session) -> None:
     """Measure how long a matrix of 100,000 records takes to publish, and its first page to load."""
     session.install("-e", ".[tests]")

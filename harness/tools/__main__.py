@@ -6,7 +6,7 @@
 import sys
 
 from gradmatrix.cli.main import main
-from tools import audit, bench, bench_comparison, bench_page, campaign, corpus, others, rekey
+from tools import audit, bench, bench_comparison, bench_page, campaign, corpus, costs, others, rekey
 
 COMMANDS = (
     audit.register_audit,
@@ -15,6 +15,7 @@ COMMANDS = (
     bench_page.register_page,
     campaign.register_campaign,
     corpus.register_corpus,
+    costs.register_costs,
     others.register_others,
     rekey.register_rekey,
 )

@@ -307,3 +307,20 @@ def test_the_main_packages_come_first_among_the_moved() -> None:
         {"aiohttp": "1", "torch": "2.6", "peft": "1"}, {"aiohttp": "2", "torch": "2.7", "peft": "1"}
     )
     assert ["torch 2.6 → 2.7", "aiohttp 1 → 2"] == [str(each) for each in found]
+
+
+def test_spells_are_neighbouring_releases_that_end_alike() -> None:
+    """In the order of versions; releases whose stacks disagree are a spell of their own."""
+    ends = [("2.10.0", True), ("2.5.0", True), ("2.6.0", False), ("2.6.0", True), ("2.6.1", False)]
+    found = versions.spells((Version(release), passes) for release, passes in ends)
+    assert [
+        (True, "2.5.0", "2.5.0"),
+        (None, "2.6.0", "2.6.0"),
+        (False, "2.6.1", "2.6.1"),
+        (True, "2.10.0", "2.10.0"),
+    ] == [(each.passes, str(each.first), str(each.last)) for each in found]
+
+
+def test_without_stacks_there_is_no_spell() -> None:
+    """Nothing ended."""
+    assert [] == versions.spells([])

@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 
 from gradmatrix.core.model import Failure, Gradient, LockedPackage, Record, Role
+from gradmatrix.publish import formats
 from gradmatrix.publish.formats import FORMATS, Results, as_markdown, described, headline
 from gradmatrix.publish.publication import write_data
 from gradmatrix.publish.rows import Table, grid, rows_of, tabulated
@@ -226,6 +227,14 @@ def test_the_table_is_as_golden(published: Table) -> None:
     """matrix.csv is as in the golden file."""
     table = content("matrix.csv", published)
     assert golden("matrix.csv", table).decode() == table.decode()
+
+
+def test_csv_is_the_same_in_pieces(published: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large table is written some rows at a time."""
+    whole = content("matrix.csv", published)
+    monkeypatch.setattr(formats, "PIECE_ROWS", 3)
+    pieces = list(FORMATS["matrix.csv"].pieces(Results(published)))
+    assert (whole, True) == (b"".join(pieces), len(pieces) > 2)
 
 
 def test_the_data_is_as_golden(published: Table) -> None:

@@ -13,7 +13,8 @@ from gradmatrix.publish.rows import cell_text, rows_of
 from gradmatrix.publish.site import plots
 from gradmatrix.publish.site.markup import coded, documented, linked, safe
 from gradmatrix.publish.site.messages import messages, signature
-from gradmatrix.publish.site.pages import by_release, nearest, ranked, step
+from gradmatrix.publish.site.pages import step
+from gradmatrix.publish.site.releases import by_release, nearest, ranked
 from gradmatrix.publish.site.tables import TITLES, counted_as, in_cell, shown, turning_points
 from tests.factories import (
     DAY,

@@ -31,33 +31,42 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Published records of two stacks, one of which could not be resolved."""
+    """Published records of two stacks, one of which could not be resolved.
+
+    The first one also ran a scenario that runs only if it is asked for.
+    """
     root = tmp_path / "checkout"
     (root / "scenarios").mkdir(parents=True)
-    (root / "matrix.toml").write_text(MATRIX, encoding="utf-8")
-    (root / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
+    further = MATRIX.replace("[[stacks]]", 'further = ["more"]\n\n[[stacks]]', 1)
+    (root / "matrix.toml").write_text(further, encoding="utf-8")
+    for name in ("sums", "more"):
+        (root / "scenarios" / f"{name}.py").write_text(SUMS.lstrip(), encoding="utf-8")
     write_lock(root, make_lock("first"))
     write_lock(root, make_lock("second", failure=CONFLICT))
     project = Project.at(root)
-    project.store.publish(
-        "first", [make_record("step:exception", make_cell("first", "sums", "plain"))]
-    )
+    failed = [
+        make_record("step:exception", make_cell("first", name, "plain"))
+        for name in ("sums", "more")
+    ]
+    project.store.publish("first", failed)
     project.store.publish(
         "second", [make_record("resolve:conflict", make_cell("second", "sums", "plain"))]
     )
     return project
 
 
-def test_a_checkout_with_as_many_records_is_made(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has whole copies of all stacks, and can be published."""
-    monkeypatch.setattr(bench_page, "RECORDS", 5)
-    assert 6 == bench_page.enlarge(project, tmp_path / "big")
+def test_a_checkout_with_as_many_records_is_made(project: Project, tmp_path: Path) -> None:
+    """It has whole copies of all stacks, and every record is published."""
+    assert 6 == bench_page.enlarge(project, tmp_path / "big", 5)
     big = Project.at(tmp_path / "big")
     publish(big)
-    names = {f"{stack}-{number:02}" for stack in ("first", "second") for number in range(3)}
-    assert ([], names) == (big.store.problems, {cell.stack for cell in big.store.everything()})
+    names = {f"{stack}-{number:02}" for stack in ("first", "second") for number in range(2)}
+    rows = (big.results / "matrix.csv").read_text(encoding="utf-8").splitlines()[1:]
+    assert ([], names, 6) == (
+        big.store.problems,
+        {cell.stack for cell in big.store.everything()},
+        len(rows),
+    )
 
 
 def test_nothing_published_is_an_error(project: Project, tmp_path: Path) -> None:

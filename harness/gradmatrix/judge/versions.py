@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from gradmatrix.judge.causes import Remedy
     from gradmatrix.judge.diagnosis import Diagnosis
 
+    class HasPackage(Protocol):
+        """Something that is known of a package."""
+
+        @property
+        def package(self) -> str:
+            """Its name."""
+
+    OfPackage = TypeVar("OfPackage", bound=HasPackage)
     Versions = Mapping[str, Version]
     "By package; a package that a stack does not have is left out."
 
@@ -210,10 +219,15 @@ def bounds_here(
     return of_needed(found, needs)
 
 
-def of_needed(bounds: Sequence[Bound], needs: Iterable[str]) -> tuple[Bound, ...]:
-    """The bounds of packages that a variant needs, if there are any; the first ones."""
-    asked = {canonicalize_name(Requirement(text).name) for text in needs}
-    return tuple([each for each in bounds if each.package in asked] or bounds)[:MOST_BOUNDS]
+def of_needed(found: Sequence[OfPackage], needs: Iterable[str]) -> tuple[OfPackage, ...]:
+    """What was found of packages that a variant needs, if there is any; the first ones."""
+    asked = names_of(needs)
+    return tuple([each for each in found if each.package in asked] or found)[:MOST_BOUNDS]
+
+
+def names_of(needs: Iterable[str]) -> set[str]:
+    """The packages that requirements name."""
+    return {canonicalize_name(Requirement(text).name) for text in needs}
 
 
 def separate(
@@ -231,16 +245,44 @@ def separate(
     for name in names:
         if any(name not in each for each in (*failing, *passing)):
             continue
-        bad, good = [each[name] for each in failing], [each[name] for each in passing]
-        if max(bad) < min(good):
-            pair, older = (max(bad), min(good)), True
-        elif min(bad) > max(good):
-            pair, older = (min(bad), max(good)), False
-        else:
+        ends = [(each[name], False) for each in failing] + [(each[name], True) for each in passing]
+        one, *others = spells(ends)
+        if len(others) != 1 or None in {one.passes, others[0].passes}:
             continue
-        fails, passes = map(str, pair)
+        older = one.passes is False
+        fails, passes = map(
+            str, (one.last, others[0].first) if older else (others[0].first, one.last)
+        )
         found.append(Bound(package=name, fails=fails, passes=passes, older=older))
     return tuple(found)
+
+
+class Spell(NamedTuple):
+    """Neighbouring releases of a package with which a cell ends alike."""
+
+    passes: bool | None
+    """None if it passes on some stacks with such a release, and fails on others."""
+    first: Version
+    last: Version
+
+
+def spells(ends: Iterable[tuple[Version, bool]]) -> list[Spell]:
+    """How a cell ends along the releases of a package, the oldest first.
+
+    Args:
+        ends: for each stack its release, and whether the cell passes.
+    """
+    known: dict[Version, set[bool]] = defaultdict(set)
+    for release, each in ends:
+        known[release].add(each)
+    found: list[Spell] = []
+    for release in sorted(known):
+        passes = True in known[release] if len(known[release]) == 1 else None
+        if found and found[-1].passes == passes:
+            found[-1] = found[-1]._replace(last=release)
+        else:
+            found.append(Spell(passes, release, release))
+    return found
 
 
 class PackageMove(Frozen, frozen=True):

@@ -69,6 +69,8 @@ class Format(Protocol):
         ...
 
 
+PIECE_ROWS = 100_000
+"""Rows of a piece of matrix.csv."""
 TYPES = {
     "passed": "boolean",
     "steps_per_s": "Float64",
@@ -127,14 +129,18 @@ class Csv:
 
     @staticmethod
     def pieces(results: Results) -> Iterator[bytes]:
-        """Yield the table as UTF-8."""
+        """Yield the table as UTF-8, some rows at a time."""
         table = results.frame
         passed = table["passed"].map({True: "true", False: "false"}).fillna("")
         safe = table.assign(passed=passed)
         for name in ("message", "place", "python", *SHOWN):
             known = {text: spreadsheet(text) for text in table[name].dropna().unique()}
             safe[name] = table[name].map(known)
-        yield safe.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
+        for start in range(0, max(len(safe), 1), PIECE_ROWS):
+            piece = safe.iloc[start : start + PIECE_ROWS].to_csv(
+                index=False, header=not start, lineterminator="\n", float_format="%.6g"
+            )
+            yield piece.encode()
 
 
 class Parquet:

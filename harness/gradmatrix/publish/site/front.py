@@ -13,7 +13,8 @@ from gradmatrix.publish.site import links
 from gradmatrix.publish.site.heatmap import heat_map
 from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import GLOSSARY, ROLES, page
-from gradmatrix.publish.site.pages import MOST_STACKS, Behaviour, behaviours, by_release, ranked
+from gradmatrix.publish.site.pages import MOST_STACKS, Behaviour, behaviours
+from gradmatrix.publish.site.releases import by_release, ranked
 from gradmatrix.publish.site.tables import change_of, differ, section_table
 
 if TYPE_CHECKING:

@@ -61,6 +61,11 @@ def package(name: str) -> str:
     return f"packages/{quoted(name)}.html"
 
 
+def release(version: str) -> str:
+    """Return the ``id`` of a release on the page of its package. In an address, quote it."""
+    return plain(f"release-{version}")
+
+
 @lru_cache(maxsize=4096)
 def answer(signature: str) -> str:
     """Return the page of a message, whose address stays: it follows from its signature alone."""

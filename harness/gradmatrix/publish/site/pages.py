@@ -7,17 +7,15 @@ more than one package, so the other changed packages are always listed.
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
-
-from packaging.version import InvalidVersion, Version
 
 from gradmatrix.core.model import SHOWN, Cell, Role
 from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.publish.site import links, plots
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
 from gradmatrix.publish.site.plots import Axis, Spread
+from gradmatrix.publish.site.releases import Tale, by_release, grid, nearest, ranked
 from gradmatrix.publish.site.tables import (
     KINDS,
     NOT_RUN,
@@ -48,7 +46,6 @@ ROOT = "../"
 MEBI = 2**20
 MOST_TURNS = 40
 """The most changes of a variant that its page lists, the newest ones."""
-Releases = dict[str, list["Lock"]]
 RATE = "steps/s"
 MOST_STACKS = 12
 """The most stacks of a release that its page names, the newest ones."""
@@ -412,14 +409,19 @@ def behaviours(view: View) -> list[Behaviour]:
 
 def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
     """Yield the page of each main package, and of each other one that changed something."""
-    exact = behaviours(view)
+    exact = sorted(behaviours(view), key=lambda each: ranked(each.release), reverse=True)
+    sections = [section for section in view.sections if not section.misuse]
     for name in dict.fromkeys((*SHOWN, *sorted({each.package for each in exact}))):
         releases = by_release(view, name)
+        tale = Tale(view, name, exact)
         yield page(
             "package.html",
             f"packages/{name}.html",
             package=name,
             packages=SHOWN,
+            grids=[grid(view, name, releases, section) for section in sections],
+            stories=[story for section in sections for story in tale.stories(section)],
+            several=len(view.devices) > 1,
             exact=[each for each in exact if each.package == name],
             releases=[
                 release(view, name, version, locks) for version, locks in reversed(releases.items())
@@ -430,24 +432,6 @@ def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
             ],
             without=[lock for lock in view.newest_first if name not in view.versions[lock.stack]],
         )
-
-
-def by_release(view: View, name: str) -> Releases:
-    """Return the stacks of each release of a package, the oldest release first."""
-    found: Releases = defaultdict(list)
-    for lock in view.newest_first:
-        version = view.versions[lock.stack].get(name)
-        if version is not None:
-            found[version].append(lock)
-    return dict(sorted(found.items(), key=lambda each: ranked(each[0])))
-
-
-def ranked(version: str) -> tuple[bool, Version, str]:
-    """Return a sort key for versions. Texts that are no versions come first."""
-    try:
-        return True, Version(version), version
-    except InvalidVersion:
-        return False, Version("0"), version
 
 
 def release(view: View, name: str, version: str, locks: list[Lock]) -> Release:
@@ -474,18 +458,6 @@ def step(
         everywhere = unanimous(view, place, point, older[1], newer[1])
         turns.append(ReleaseTurn(point, shown(was).word, shown(row).word, everywhere))
     return Step(older[0], newer[0], before, after, moved, turns)
-
-
-def nearest(view: View, older: Sequence[Lock], newer: Sequence[Lock]) -> tuple[Lock, Lock]:
-    """Return the two stacks that differ in the fewest main packages and are nearest by date."""
-
-    def distance(pair: tuple[Lock, Lock]) -> tuple[int, int]:
-        before, after = (view.versions[lock.stack] for lock in pair)
-        return sum(before.get(name) != after.get(name) for name in SHOWN), abs(
-            (pair[1].as_of - pair[0].as_of).days
-        )
-
-    return min(((one, other) for one in older for other in newer), key=distance)
 
 
 def unanimous(

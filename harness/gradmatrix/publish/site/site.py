@@ -22,7 +22,8 @@ from gradmatrix.publish.site.front import front_pages
 from gradmatrix.publish.site.history import history_page
 from gradmatrix.publish.site.markup import GLOSSARY, ROLES, in_words, page
 from gradmatrix.publish.site.messages import claims_page, messages, messages_page
-from gradmatrix.publish.site.pages import package_pages, ranked, scenario_pages, stack_pages
+from gradmatrix.publish.site.pages import package_pages, scenario_pages, stack_pages
+from gradmatrix.publish.site.releases import ranked
 from gradmatrix.publish.site.tables import NOT_RUN, TITLES, View, in_cell
 
 if TYPE_CHECKING:

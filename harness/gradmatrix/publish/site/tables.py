@@ -90,6 +90,14 @@ class View:
         return found
 
     @cached_property
+    def by_place(self) -> dict[Place, list[Row]]:
+        """The cells of each variant, the oldest stack first."""
+        found: dict[Place, list[Row]] = defaultdict(list)
+        for row in self.table.rows:
+            found[row.scenario, row.variant, row.device].append(row)
+        return found
+
+    @cached_property
     def newest_first(self) -> tuple[Lock, ...]:
         """The stacks, in the order of the columns."""
         return self.table.locks[::-1]
