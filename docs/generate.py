@@ -22,6 +22,7 @@ from gradmatrix.cli.main import parser
 from gradmatrix.core.outcomes import outcomes_by_phase
 from gradmatrix.judge.causes import Cause
 from gradmatrix.publish.formats import described
+from gradmatrix.publish.site.markup import GLOSSARY
 from gradmatrix.stacks.config import RunSettings, Script, _StackTable, _StepsTable
 from gradmatrix.stacks.generate import KINDS
 
@@ -116,6 +117,12 @@ def outcomes() -> Iterator[str]:
         yield from table(("outcome", "meaning", "judged"), cells)
 
 
+def words() -> Iterator[str]:
+    """The plain words for kinds of outcome."""
+    rows = [(f"{each.symbol} {word}", each.meaning) for word, each in GLOSSARY.items()]
+    return table(("word", "meaning"), rows)
+
+
 def causes() -> Iterator[str]:
     """Every cause of a diagnosis, what it means, and what to do about it."""
     rows = [(f"`{each}`", each.meaning, each.advice) for each in Cause]
@@ -161,6 +168,7 @@ GENERATED: dict[str, Callable[[], Iterator[str]]] = {
     "commands": commands,
     "matrix.toml": matrix_toml,
     "outcomes": outcomes,
+    "words": words,
     "causes": causes,
     "formats": formats,
     "documents": documents,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from gradmatrix.publish.rows import rate
-from gradmatrix.publish.site.tables import LEAST_STACKS, MOST_CELLS, WINDOW, shown
+from gradmatrix.publish.site.tables import LEAST_STACKS, MOST_CELLS, WINDOW, in_cell
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -150,5 +150,5 @@ def words(row: Row) -> str:
     """What a cell says."""
     if row.outcome == "trains" and row.passed and row.steps_per_s is not None:
         return f"✓ trains {rate(row.steps_per_s.median)}"
-    told = shown(row)
+    told = in_cell(row)
     return f"{told.word} {told.note}".strip()

@@ -36,6 +36,18 @@ def test_versions_stand_below_the_stacks(tab: Tab, site: Site) -> None:
     assert [stack.packages.get("trl", "–") for stack in newest_first] == shown["trl"]
 
 
+def test_what_changed_with_a_release_is_one_click_away(tab: Tab, site: Site) -> None:
+    """The matrix below then shows the two stacks that were compared."""
+    page = tab.open()
+    seen = page.locator(".newest details").first
+    seen.locator("summary").click()
+    stacks = seen.locator("p a").all_inner_texts()[:2]
+    seen.get_by_text("All that differs").click()
+    shown = read(page)
+    assert expected(site, Filter(pair=(stacks[0], stacks[1]))) == shown
+    assert shown
+
+
 @pytest.mark.parametrize(
     "name", ["claims.html", "errors.html", "history.html", "query.html", "stacks", "packages"]
 )

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-MOST_STOPS = 400
+MOST_STOPS = 120
+"""Of the first page, from its top to its end."""
 FOCUS = """
 element => {
   const style = getComputedStyle(element), box = element.getBoundingClientRect();
@@ -66,7 +67,7 @@ def test_the_first_stop_skips_the_navigation(tab: Tab) -> None:
 
 
 def test_the_next_stops_skip_to_the_filters_and_the_matrix(tab: Tab) -> None:
-    """They skip the first table, which has a hundred links."""
+    """They skip what is new and the heat map."""
     reached = []
     for name, target in (("Skip to the filters", "#filters"), ("Skip to the matrix", "#tables")):
         page = opened(tab)
@@ -89,7 +90,6 @@ def test_stops_follow_the_page(tab: Tab) -> None:
         "#search button",
         "#filters select",
         "#reset",
-        "#tables .region",
         "#tables td a",
     ]
     for stop in stops:  # each is reached from the one before
@@ -143,13 +143,62 @@ def test_arrows_go_from_cell_to_cell(tab: Tab) -> None:
     assert (4, first) == (len(set(places)), places[-1])
 
 
+def test_home_and_end_go_to_the_ends_of_a_line(tab: Tab) -> None:
+    """The first link of a line is its name. Lines without a link in the column are skipped."""
+    page = opened(tab)
+    first = tab_to(page, "#tables td a").evaluate_handle("link => link")
+    page.keyboard.press("End")
+    last = "link => link === [...link.closest('tr').querySelectorAll('a')].at(-1)"
+    assert focused(page).evaluate(last)
+    page.keyboard.press("Home")
+    assert "th" == focused(page).evaluate("link => link.parentElement.localName")
+    page.keyboard.press("ArrowUp")
+    assert focused(page).evaluate("link => link.closest('tr').className === 'scenario'")
+    for key in ("ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert focused(page).evaluate("(link, first) => link === first", first)
+
+
+def test_a_table_is_one_stop(tab: Tab) -> None:
+    """The Tab key leaves it, and comes back to where it was."""
+    page = opened(tab)
+    tab_to(page, ".map td a")
+    page.keyboard.press("ArrowDown")
+    address = focused(page).get_attribute("href")
+    region = page.locator(".map").first
+    page.keyboard.press("Tab")
+    assert not region.evaluate("region => region.contains(document.activeElement)")
+    page.keyboard.press("Shift+Tab")
+    assert address == focused(page).get_attribute("href")
+
+
+def test_the_end_of_the_page_is_reached_in_few_stops(tab: Tab) -> None:
+    """There are thousands of links in the tables."""
+    page = opened(tab)
+    links = page.locator("main a").count()
+    tab_to(page, "footer a")
+    assert links > 10 * MOST_STOPS
+
+
+def test_a_cell_of_the_heat_map_says_what_changed(tab: Tab) -> None:
+    """The focus shows in words what a pointer shows in a tooltip."""
+    page = opened(tab)
+    cell = page.locator(".map td.turn a").first
+    cell.focus()
+    said = page.locator("#said").inner_text()
+    assert "Changed here: " in said
+    assert said == cell.get_attribute("title")
+
+
 def test_a_wide_matrix_is_scrolled_with_the_keyboard(tab: Tab) -> None:
-    """Its region can have the focus, and has a name."""
+    """A cell that gets the focus is brought into sight; its region has a name."""
     tab.page.set_viewport_size({"width": 400, "height": 800})
     page = opened(tab)
-    region = tab_to(page, "#tables .region")
-    page.keyboard.press("ArrowRight")
+    tab_to(page, "#tables td a")
+    page.keyboard.press("End")
+    region = page.locator("#tables .region").first
     assert waits_until(lambda: region.evaluate("region => region.scrollLeft > 0"))
+    assert focused(page).evaluate(FOCUS)
     assert page.locator(f"#{region.get_attribute('aria-labelledby')}").inner_text()
 
 

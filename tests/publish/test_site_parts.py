@@ -15,7 +15,7 @@ from gradmatrix.publish.site.markup import coded, documented, linked, safe
 from gradmatrix.publish.site.messages import messages, signature
 from gradmatrix.publish.site.pages import step
 from gradmatrix.publish.site.releases import by_release, nearest, ranked
-from gradmatrix.publish.site.tables import counted_as, shown, turning_points
+from gradmatrix.publish.site.tables import TITLES, counted_as, in_cell, shown, turning_points
 from tests.factories import (
     DAY,
     make_cell,
@@ -67,6 +67,26 @@ def test_a_cell_says_in_two_lines_what_the_tables_say_in_one(
         for mark in (", {}", ": {}", " ({})", "")
     }
     assert cell_text(cell).line in joined
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        ("step:no-grad-fn", "✗ errors"),
+        ("install:build", "✗ errors"),
+        ("process:exit-3", "✗ errors"),
+        ("gradient:partial", "✗ runs but does not train"),
+        ("update:none", "✗ runs but does not train"),
+        ("update:ranks-differ", "✗ trains wrongly"),
+        ("step:nonfinite-loss", "✗ trains wrongly"),
+        ("gradient:nonfinite", "✗ trains wrongly"),
+        ("relation:disagrees", "✗ trains wrongly"),
+    ],
+)
+def test_a_cell_says_in_a_plain_word_how_it_fails(outcome: str, expected: str) -> None:
+    """The outcome stands below, and the word is explained."""
+    assert (expected, outcome) == in_cell(row(outcome, observation=make_stopped()))[1:]
+    assert expected in TITLES
 
 
 def test_a_turning_point_is_a_change_of_the_outcome() -> None:

@@ -87,8 +87,8 @@ def test_a_release_that_did_it_is_on_the_page_of_its_package_and_on_the_first() 
     ]
     pages = site_of(sample(), [OLD, NEW], SUMS, flips=Flips(turns=tuple(turns)))
     first = Page(pages["index.html"])
-    assert "torch 2.7.0 fixed 2" in first.text
-    assert "numpy 2.0 broke 2" in first.text
+    assert "2.7.0 fixed 2" in first.text
+    assert "numpy 2.0 2026-01-15 It broke 2 :" in first.text
     assert {"packages/torch.html#exact", "packages/numpy.html#exact"} <= set(first.links)
     lines = Page(pages["packages/torch.html"]).text
     assert 1 == lines.count("2.7.0 – fixed sums/ other 2.6.0: step:no-grad-fn trains")
@@ -134,7 +134,7 @@ def test_a_stack_that_could_not_be_resolved_keeps_its_page() -> None:
     )
     record = cell("torn", "plain", "resolve:conflict", message=HOSTILE, isolation="none")
     site = site_of([record], [torn], SUMS)
-    assert "✗ resolve:conflict" in Page(site["stacks/torn.html"]).text
+    assert "✗ errors resolve: conflict" in Page(site["stacks/torn.html"]).text
     assert "resolve: conflict" in Page(site["index.html"]).text
 
 

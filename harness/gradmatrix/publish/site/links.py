@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Cell
     from gradmatrix.publish.rows import Row
 
-INDEX = "index.html"
+INDEX, MAP = "index.html", "map.html"
 NUMBER = re.compile(r"(?<=-)\d+$")
 """The number of a signal or exit code. One sentence explains all numbers."""
 CLAIMS, ERRORS, HISTORY, QUERY = "claims.html", "errors.html", "history.html", "query.html"

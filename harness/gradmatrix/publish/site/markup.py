@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from gradmatrix.core.outcomes import row_of
+from gradmatrix.core.outcomes import NONFINITE_LOSS, RANKS_DIFFER, Phase, named, phase_of, row_of
 from gradmatrix.core.text import plain
 from gradmatrix.publish.site import links
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 ADDRESS = re.compile(r"(https://[^\s<>\"'`]*[^\s<>\"'`.,;:)\]])")
 CODE = re.compile(r"`([^`\n]+)`")
+NONFINITE_GRADIENT = named("gradient:nonfinite")
 
 
 @lru_cache(maxsize=65536)
@@ -112,6 +114,44 @@ BUILDS = {
     "default": "default (the wheel of the package index; on Linux with CUDA)",
     "": "not recorded",
 }
+
+
+class Word(NamedTuple):
+    """What outcomes of a kind are called where people read."""
+
+    kind: str
+    """Its class: passes, fails, not judged."""
+    symbol: str
+    meaning: str
+
+
+ERRORS, IDLE, WRONGLY = "errors", "runs but does not train", "trains wrongly"
+GLOSSARY = {
+    "trains": Word(
+        "p", "✓", "It runs to its end; all that should learn gets a gradient and changes."
+    ),
+    ERRORS: Word("f", "✗", "It stops with an error or at a limit, or cannot be installed."),
+    IDLE: Word(
+        "f",
+        "✗",
+        "It runs to its end, but a part that should learn gets no gradient or stays as it was.",
+    ),
+    WRONGLY: Word(
+        "f", "✗", "It runs, but with NaN, or with other numbers than what should be equivalent."
+    ),
+    "says so": Word("p", "✓", "A misuse, which cannot train, and an error or a warning names it."),
+    "silent": Word("f", "✗", "A misuse, which cannot train, and nothing is said about it."),
+    "not judged": Word("n", "–", "The stack has no such feature, or the machine no such device."),
+}
+"""The words for kinds of outcome."""
+OF_PHASE = {Phase.GRADIENT: IDLE, Phase.UPDATE: IDLE, Phase.RELATION: WRONGLY}
+OF_OUTCOME = dict.fromkeys((NONFINITE_LOSS, NONFINITE_GRADIENT, RANKS_DIFFER), WRONGLY)
+
+
+def kind_of_failure(outcome: str) -> str:
+    """Return the word for an outcome that is not ``trains``."""
+    phase = phase_of(outcome)
+    return OF_OUTCOME.get(outcome) or (OF_PHASE.get(phase, ERRORS) if phase else ERRORS)
 
 
 def in_words(outcome: str) -> str:

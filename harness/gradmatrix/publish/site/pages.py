@@ -7,15 +7,12 @@ more than one package, so the other changed packages are always listed.
 from __future__ import annotations
 
 import ast
-from collections import Counter, defaultdict
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Cell, Role
 from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.core.text import counted, listed, versioned
 from gradmatrix.publish.site import links, plots
-from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
 from gradmatrix.publish.site.plots import Axis, Spread
 from gradmatrix.publish.site.releases import Tale, by_release, grid, nearest, ranked
@@ -26,9 +23,8 @@ from gradmatrix.publish.site.tables import (
     Section,
     TurningPoint,
     broken,
-    counted_as,
     differ,
-    glance,
+    in_cell,
     section_table,
     shown,
     turning_points,
@@ -41,10 +37,8 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from gradmatrix.compare.history import History
     from gradmatrix.core.model import Lock, LockedPackage, Scenario
     from gradmatrix.judge.versions import PackageMove
-    from gradmatrix.publish.formats import PairwiseEntry
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import Line, Place, View
 
@@ -53,143 +47,8 @@ MEBI = 2**20
 MOST_TURNS = 40
 """The most changes of a variant that its page lists, the newest ones."""
 RATE = "steps/s"
-MOST_CHANGES = 8
-"""The most releases that the first page names because they changed something."""
 MOST_STACKS = 12
 """The most stacks of a release that its page names, the newest ones."""
-
-
-class Count(NamedTuple):
-    """How many of the reported variants of a scenario pass."""
-
-    scenario: str
-    good: int
-    judged: int
-
-    @property
-    def mark(self) -> tuple[str, str]:
-        """Class and symbol."""
-        return counted_as(self.good, self.judged)
-
-
-class Summary(NamedTuple):
-    """The newest judged stack, in one line."""
-
-    lock: Lock
-    versions: str
-    device: str
-    reported: list[Count]
-    all_reported: Count
-    controls: Count
-
-
-class Coming(NamedTuple):
-    """What the releases of tomorrow would do to the newest stack, if they were released today."""
-
-    lock: Lock
-    """The stack with pre-releases."""
-    base: Lock
-    """The stack that asks for the same without them."""
-    moves: list[PackageMove]
-    compared: int
-    """Cells that were judged on both."""
-    broken: list[Row]
-    mended: list[Row]
-
-
-def front_pages(
-    view: View, history: History | None, pairs: Sequence[PairwiseEntry]
-) -> Iterator[tuple[str, bytes]]:
-    """Yield index.html with the newest stacks, and older-1.html and so on with the others."""
-    windows = view.windows()
-    for number, locks in enumerate(windows):
-        pages = {"number": number, "windows": windows}
-        tables = [section_table(view, section, locks, "") for section in view.sections]
-        # a row for each scenario is short, so the first page has more stacks there
-        wide = locks if number else view.newest_first[:WINDOW]
-        glanced = glance(view, wide, "") if locks and view.sections else None
-        if number:
-            yield page(
-                "older.html",
-                links.older(number),
-                tables=tables,
-                glance=glanced,
-                locks=locks,
-                **pages,
-            )
-            continue
-        yield page(
-            "index.html",
-            links.INDEX,
-            tables=tables,
-            glance=glanced,
-            glanced=wide,
-            view=view,
-            summary=summary(view),
-            coming=coming(view),
-            pairs=pairs,
-            lately=lately(history),
-            changes=newest_changes(view),
-            regressed=standing(view, history),
-            roles=ROLES,
-            shown=SHOWN,
-            **pages,
-        )
-
-
-def summary(view: View) -> Summary | None:
-    """Return the newest stack of releases on which something was judged."""
-    for lock in (lock for lock in view.newest_first if not lock.prereleases):
-        for device in view.devices:
-            mine = view.cells.get(lock.stack, {}).values()
-            judged = [row for row in mine if row.device == device and row.passed is not None]
-            if judged:
-                return summed_up(view, lock, device, judged)
-    return None
-
-
-def coming(view: View) -> Coming | None:
-    """Compare the newest stack with pre-releases with the one that asks for the same without."""
-    for lock in (lock for lock in view.newest_first if lock.prereleases):
-        for base in (base for base in view.newest_first if not base.prereleases):
-            if (base.requirements, base.python) == (lock.requirements, lock.python):
-                before, after = view.cells[base.stack], view.cells[lock.stack]
-                judged = [
-                    (before[place], row)
-                    for place, row in after.items()
-                    if row.passed is not None and place in before
-                    if before[place].passed is not None
-                ]
-                return Coming(
-                    lock,
-                    base,
-                    list(view.moves.between(base.stack, lock.stack)),
-                    len(judged),
-                    [row for known, row in judged if known.passed and not row.passed],
-                    [row for known, row in judged if row.passed and not known.passed],
-                )
-    return None
-
-
-def summed_up(view: View, lock: Lock, device: str, judged: list[Row]) -> Summary:
-    """Return a stack in one line."""
-    reported: dict[str, list[Row]] = {}
-    for row in judged:
-        if row.role is Role.REPORTED:
-            reported.setdefault(row.scenario, []).append(row)
-    return Summary(
-        lock,
-        versioned({name: view.versions[lock.stack].get(name) for name in SHOWN}),
-        device,
-        [count(scenario, rows) for scenario, rows in reported.items()],
-        count("", [row for rows in reported.values() for row in rows]),
-        count("", [row for row in judged if row.role is Role.CONTROL]),
-    )
-
-
-def count(scenario: str, rows: list[Row]) -> Count:
-    """Count how many of ``rows`` pass."""
-    return Count(scenario, sum(row.passed is True for row in rows), len(rows))
 
 
 def stack_pages(view: View) -> Iterator[tuple[str, bytes]]:
@@ -250,7 +109,7 @@ def cell_line(row: Row | None, variant: str) -> str:
     if row is None:
         name = f'<th scope="row">{safe(variant)}</th>'
         return f'<tr>{name}<td class="x">not run</td><td></td><td></td><td></td></tr>'
-    kind, word, note = shown(row)
+    kind, word, note = in_cell(row)
     memory = f"{row.peak_memory_bytes / MEBI:,.0f} MiB" if row.peak_memory_bytes is not None else ""
     why = (
         row.diagnosis.text[0]
@@ -259,8 +118,8 @@ def cell_line(row: Row | None, variant: str) -> str:
     )
     return (
         f'<tr><th scope="row">{safe(variant)}<small>{row.role.value}</small></th>'
-        f'<td class="{kind}"><a href="{ROOT}{links.evidence(row)}">{broken(word)}</a></td>'
-        f"<td>{safe(note)}</td><td>{memory}</td><td>{coded(why)}</td></tr>"
+        f'<td class="{kind}"><a href="{ROOT}{links.evidence(row)}">{safe(word)}</a></td>'
+        f"<td>{broken(note)}</td><td>{memory}</td><td>{coded(why)}</td></tr>"
     )
 
 
@@ -455,12 +314,9 @@ def strip(line: Line, along: Sequence[Row | None], axis: Axis) -> tuple[Markup, 
 def turn(view: View, point: TurningPoint) -> Turn:
     """Return a change of the outcome in words."""
     before, after = (shown(row).word for row in (point.before, point.after))
-    stacks = point.before.stack, point.after.stack
-    cell = f"{point.after.scenario}/{point.after.variant}/{point.after.device}"
-    exact = next(
-        (e.answer for e in view.table.turnings if (e.cell, e.stacks) == (cell, stacks)), ""
-    )
-    return Turn(point, before, after, view.moves.between(*stacks), exact)
+    exact = view.turning(point)
+    moved = view.moves.between(point.before.stack, point.after.stack)
+    return Turn(point, before, after, moved, exact.answer if exact is not None else "")
 
 
 class Release(NamedTuple):
@@ -549,27 +405,6 @@ def behaviours(view: View) -> list[Behaviour]:
             found.setdefault((each.package, each.release, each.last, turning.cell), each)
     by_cell = sorted(found.values(), key=lambda each: (each.cell.scenario, each.cell.variant))
     return sorted(by_cell, key=lambda each: str(each.released or ""), reverse=True)
-
-
-class Changed(NamedTuple):
-    """A release that changed something."""
-
-    package: str
-    release: str
-    released: dt.date | None
-    what: str
-    """How many cells it broke, fixed and changed otherwise."""
-
-
-def newest_changes(view: View) -> list[Changed]:
-    """Return the newest releases that changed something."""
-    kinds: dict[tuple[str, str, dt.date | None], Counter[str]] = defaultdict(Counter)
-    for each in behaviours(view):
-        kinds[each.package, each.release, each.released][each.kind] += 1
-    return [
-        Changed(*release, listed(f"{kind} {counted(n, 'cell')}" for kind, n in sorted(of.items())))
-        for release, of in list(kinds.items())[:MOST_CHANGES]
-    ]
 
 
 def package_pages(view: View) -> Iterator[tuple[str, bytes]]:

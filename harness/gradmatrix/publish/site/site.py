@@ -18,17 +18,13 @@ from gradmatrix.core.text import plain
 from gradmatrix.publish.formats import described, pairwise_entries
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.answers import answer_pages
+from gradmatrix.publish.site.front import front_pages
 from gradmatrix.publish.site.history import history_page
-from gradmatrix.publish.site.markup import ROLES, in_words, page
+from gradmatrix.publish.site.markup import GLOSSARY, ROLES, in_words, page
 from gradmatrix.publish.site.messages import claims_page, messages, messages_page
-from gradmatrix.publish.site.pages import (
-    front_pages,
-    package_pages,
-    scenario_pages,
-    stack_pages,
-)
+from gradmatrix.publish.site.pages import package_pages, scenario_pages, stack_pages
 from gradmatrix.publish.site.releases import ranked
-from gradmatrix.publish.site.tables import NOT_RUN, View, shown
+from gradmatrix.publish.site.tables import NOT_RUN, TITLES, View, in_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -76,6 +72,7 @@ def all_pages(
         "query.html",
         links.QUERY,
         phases=outcomes_by_phase(),
+        glossary=GLOSSARY,
         roles=ROLES,
         trains=in_words(TRAINS),
         files=described(),
@@ -117,6 +114,7 @@ def data(view: View) -> dict[str, Any]:
     return {
         "alphabet": ALPHABET[: len(kinds)],
         "kinds": kinds,
+        "titles": {word: TITLES[word] for _, word, *_ in kinds if word in TITLES},
         "packages": {name: [plain(each) for each in versions] for name, versions in ranks.items()},
         "stacks": [
             [
@@ -156,7 +154,7 @@ def coded(row: Row | None) -> tuple[Kind, str]:
     """Return the kind of a cell, and its rate."""
     if row is None:
         return kind_of(NOT_RUN, "not run", ""), ""
-    what = shown(row)
+    what = in_cell(row)
     gradient = row.gradient.value if row.gradient is not None else ""
     if what.note.endswith("/s"):
         return kind_of(what._replace(note="#"), row.outcome, gradient), what.note.removesuffix("/s")

@@ -12,18 +12,20 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from markupsafe import Markup
-
 from gradmatrix.core.model import SHOWN, Role
+from gradmatrix.core.text import listed
 from gradmatrix.judge.versions import moves, versions_of
 from gradmatrix.publish.rows import cell_text, lacks_device
 from gradmatrix.publish.site import links
-from gradmatrix.publish.site.markup import ready, safe
+from gradmatrix.publish.site.markup import GLOSSARY, kind_of_failure, ready, safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from markupsafe import Markup
+
     from gradmatrix.core.model import Lock
+    from gradmatrix.judge.edge import Edge, Turning
     from gradmatrix.judge.versions import PackageMove, Versions
     from gradmatrix.publish.rows import Row, Table
 
@@ -155,6 +157,21 @@ class View:
         """The devices on which something was judged."""
         return list(dict.fromkeys(section.device for section in self.sections))
 
+    @cached_property
+    def turnings(self) -> dict[tuple[str, tuple[str, str]], Turning]:
+        """Which release is behind a change, by ``SCENARIO/VARIANT/DEVICE`` and the two stacks."""
+        return {(each.cell, each.stacks): each for each in self.table.turnings}
+
+    def turning(self, point: TurningPoint) -> Turning | None:
+        """Return which release is behind a change; None if that is not known."""
+        cell = f"{point.after.scenario}/{point.after.variant}/{point.after.device}"
+        return self.turnings.get((cell, (point.before.stack, point.after.stack)))
+
+    def releases_behind(self, point: TurningPoint) -> str:
+        """Return the names of the releases behind a change; empty if they are not known."""
+        found = self.turning(point)
+        return listed(map(release_of, found.edges)) if found is not None else ""
+
     def row(self, stack: str, place: Place) -> Row | None:
         """Return a cell; None if it was not run."""
         return self.cells.get(stack, {}).get(place)
@@ -216,6 +233,25 @@ def differ(one: Row, other: Row) -> bool:
     return (one.outcome, one.passed) != (other.outcome, other.passed)
 
 
+def release_of(edge: Edge) -> str:
+    """Return the release that changed something, with what may be the cause instead."""
+    if edge.several:
+        return edge.package.replace(" + ", " or ")
+    return f"{edge.package} {edge.newer}{edge.doubt}"
+
+
+def change_of(before: Row, after: Row) -> str:
+    """Return what changed, in a word of maintainers.
+
+    A misuse cannot train, so no release fixes or breaks it.
+    """
+    if before.passed == after.passed:
+        return "changed otherwise"
+    if after.role is Role.MISUSE:
+        return "now reported" if after.passed else "now silent"
+    return "fixed" if after.passed else "broken"
+
+
 KINDS = {True: "p", False: "f", None: "n"}
 """The class of a table cell, which sets its colour: passes, fails, not judged."""
 
@@ -239,15 +275,29 @@ def shown(row: Row) -> Shown:
     return Shown(KINDS[row.passed], found.word, found.note)
 
 
+def in_cell(row: Row) -> Shown:
+    """Return what a table shows of a cell: a plain word, and the outcome or the speed below."""
+    said = shown(row)
+    if row.passed is None:
+        return said._replace(word="– not judged", note=row.outcome)
+    if row.passed or said.note == row.outcome:  # it trains, or it is a misuse
+        return said
+    return said._replace(word=f"✗ {kind_of_failure(row.outcome)}", note=row.outcome)
+
+
 def table_cell(row: Row | None, root: str) -> str:
     """Return a ``td`` with a link to the evidence."""
     if row is None:
         return '<td class="x">not run</td>'
-    kind, word, note = shown(row)
-    below = f"<small>{note}</small>" if note else ""
-    return (
-        f'<td class="{kind}"><a href="{root}{links.evidence(row)}">{broken(word)}{below}</a></td>'
-    )
+    kind, word, note = in_cell(row)
+    below = f"<small>{broken(note)}</small>" if note else ""
+    title = f' title="{TITLES[word]}"' if word in TITLES and not row.passed else ""
+    address = f'href="{root}{links.evidence(row)}"{title}'
+    return f'<td class="{kind}"><a {address}>{safe(word)}{below}</a></td>'
+
+
+TITLES = {f"{each.symbol} {word}": each.meaning for word, each in GLOSSARY.items()}
+"""What the words of cells mean."""
 
 
 def broken(word: str) -> str:
@@ -269,11 +319,11 @@ def section_table(view: View, section: Section, locks: Sequence[Lock], root: str
     return region(title, head(view, locks, root) + "".join(body), section.anchor)
 
 
-def region(title: str, rows: str, anchor: str) -> Markup:
+def region(title: str, rows: str, anchor: str, kind: str = "matrix") -> Markup:
     """Return a table in a region that scrolls, also with the keyboard."""
     name = f"{safe(anchor)}-caption"
     return ready(
-        f'<div class="region matrix" role="region" tabindex="0" aria-labelledby="{name}">'
+        f'<div class="region {kind}" role="region" tabindex="0" aria-labelledby="{name}">'
         f'<table><caption id="{name}">{safe(title)}</caption>{rows}</table></div>'
     )
 
@@ -347,42 +397,6 @@ def table_line(view: View, line: Line, locks: Sequence[Lock], root: str) -> str:
     cells = "".join(table_cell(view.row(lock.stack, line.place), root) for lock in locks)
     name = link(root + links.variant(line.scenario, line.variant), line.variant)
     return f'<tr><th scope="row">{name}<small>{line.role.value}</small></th>{cells}</tr>'
-
-
-def glance(view: View, locks: Sequence[Lock], root: str) -> Markup:
-    """Return a table of how many reported variants pass, by scenario and stack; empty for none."""
-    device = next(iter(view.devices), "")
-    lines = [
-        line
-        for s in view.sections
-        if s.device == device
-        for line in s.lines
-        if line.role is Role.REPORTED
-    ]
-    if not lines:
-        return Markup("")
-    body = []
-    for scenario, members in groupby(lines, key=lambda line: line.scenario):
-        places = [line.place for line in members]
-        cells = "".join(
-            counted(scenario, [view.row(lock.stack, place) for place in places], lock, root)
-            for lock in locks
-        )
-        name = link(root + links.scenario(scenario), scenario)
-        body.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
-    title = f"How many of the variants that were reported as broken pass ({device})"
-    return region(title, f"{head(view, locks, root)}<tbody>{''.join(body)}</tbody>", "glance")
-
-
-def counted(scenario: str, rows: Sequence[Row | None], lock: Lock, root: str) -> str:
-    """Return a ``td`` with how many cells of a scenario pass on one stack."""
-    judged = [row for row in rows if row is not None and row.passed is not None]
-    if not judged:
-        return '<td class="n">– not judged</td>' if any(rows) else '<td class="x">not run</td>'
-    good = sum(row.passed is True for row in judged)
-    kind, symbol = counted_as(good, len(judged))
-    target = f"{root}{links.evidence_of(lock.stack, scenario)}"
-    return f'<td class="{kind}"><a href="{target}">{symbol} {good} of {len(judged)}</a></td>'
 
 
 def counted_as(good: int, judged: int) -> tuple[str, str]:
