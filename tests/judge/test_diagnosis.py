@@ -301,6 +301,15 @@ def test_gradients_of_zeros_are_explained(
     )
 
 
+def test_cross_entropy_over_one_class_is_named() -> None:
+    """Its value is 0, whatever the model gives."""
+    output = replace(broken("output", module="loss"), type="CrossEntropyLoss")
+    seen = make_observation(parameters=(make_parameter("zzzz", changed=False),), zero_output=output)
+    diagnosis = diagnose(seen)
+    assert diagnosis is not None
+    assert "one class" in diagnosis.advice
+
+
 def test_gradients_that_are_all_zero_ask_for_a_mask() -> None:
     """The loss does not depend on anything, as with a wrong mask."""
     [line] = found(make_observation("zzzz", "zzzz")).text

@@ -80,3 +80,53 @@ def test_a_call_that_goes_past_the_wrapper_is_where_ranks_drift() -> None:
     past = msgspec.structs.replace(drift, past=(MINE,))
     places = [found(make_observation(drift=each)).place for each in (drift, past)]
     assert [OTHER, MINE] == places
+
+
+@pytest.mark.parametrize(
+    ("letters", "losses", "last", "dead"),
+    [
+        ("fzzz", (9.0, 8.0, 8.0, 8.0), 8.0, True),
+        ("ffzz", (9.0, 8.0, 8.0, 8.0), 8.0, False),
+        ("fzzz", (9.0, 0.0, 0.0, 0.0), 0.0, False),
+        ("fzzz", (9.0, 8.0, 8.0, 8.0), 0.0, False),
+        ("fzfz", (9.0, 8.0, 8.0, 8.0), 8.0, False),
+    ],
+    ids=["dead", "not for long", "no loss left", "no loss left at the end", "by turns"],
+)
+def test_gradients_that_are_all_zero_from_then_on_are_a_mistake(
+    letters: str,
+    losses: tuple[float, ...],
+    last: float,
+    dead: bool,
+) -> None:
+    """The first step killed a layer. A loss of 0 is no mistake: it is reached."""
+    parameters = tuple(
+        make_parameter(letters, name=name, learning_rate=0.01) for name in ("body", "head")
+    )
+    seen = make_observation(parameters=parameters, losses=losses, last_loss=last)
+    diagnosis = diagnose(seen)
+    assert dead == (diagnosis is not None)
+    if diagnosis is not None:
+        assert diagnosis.cause is Cause.DEAD
+        assert "From step 2 on" in diagnosis.text[0]
+        assert "0.01" in diagnosis.text[1]
+
+
+def test_the_optimizer_that_steps_for_nothing_is_named() -> None:
+    """Its actor is not reached by any loss; the other optimizer's critic learns."""
+    actor = make_parameter(
+        "nnnn", name="actor.weight", module="actor", ran="with-grad", changed=False
+    )
+    critic = make_parameter(name="critic.weight", module="critic", ran="with-grad")
+    optimizers = (make_built(type="Adam", frames=(MINE,)), make_built(parameters=3))
+    diagnosis = found(make_observation(parameters=(actor, critic), optimizers=optimizers))
+    assert (Cause.UNUSED, "actor", MINE) == (diagnosis.cause, diagnosis.module, diagnosis.place)
+    assert "Adam, built at" in diagnosis.text[1]
+    assert "detach" in diagnosis.advice
+
+
+def test_a_loop_without_batches_is_thought_of() -> None:
+    """Nothing was called, although an optimizer was built."""
+    built = make_built(steps=0, learning_rates=(), frames=(MINE,))
+    seen = make_observation(steps=0, backward=(), parameters=(STILL,), optimizers=(built,))
+    assert "drop_last" in found(seen).advice

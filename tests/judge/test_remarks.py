@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from gradmatrix.core.observation import Hooked, Lost, Severed
+from gradmatrix.core.observation import ConstantPart, Hooked, Lost, Severed
 from gradmatrix.judge.remarks import split
 from gradmatrix.judge.verdict import judge_observation
-from tests.factories import make_observation, make_parameter
+from tests.factories import make_built, make_observation, make_parameter
 
 LEARNS = make_parameter(name="body.weight", module="body", ran="with-grad")
 BIAS: dict[str, Any] = {"name": "body.bias", "module": "body", "shape": (4,), "changed": False}
@@ -17,6 +18,7 @@ LOST = Lost(
     step=1, module="spare", type="Linear", grad_enabled=False, inference_mode=False, autocast=None,
     within="spare",
 )  # fmt: skip
+CONSTANT = ConstantPart(step=1, how="item", module="spare", frames=(), added=())
 SEVERED = Severed(step=1, how="detach", module="spare", type="Linear", parameters=1, frames=())
 
 
@@ -68,6 +70,51 @@ def test_a_fault_that_looks_like_a_harmless_fact_stays_one(
 ) -> None:
     """Each rule has something that it must not hide."""
     assert ("gradient:partial", 0) == outcome(parameter, **facts)
+
+
+@pytest.mark.parametrize(
+    ("ways", "facts", "expected"),
+    [
+        (("item",), {}, "trains"),
+        (("item", "zeros_like"), {}, "trains"),
+        (("zeros_like",), {}, "gradient:partial"),
+        (("item", "detach"), {}, "gradient:partial"),
+        (("item",), {"constant_parts": (CONSTANT,)}, "gradient:partial"),
+    ],
+    ids=["logged", "and a shape", "a shape", "and detached", "added to the loss"],
+)
+def test_a_number_that_is_only_logged_is_no_fault(
+    ways: tuple[str, ...], facts: dict[str, Any], expected: str
+) -> None:
+    """The loss does not use a head whose value is printed."""
+    severed = tuple(replace(SEVERED, how=how) for how in ways)
+    assert (expected, int(expected == "trains")) == outcome(spare(), severed=severed, **facts)
+
+
+@pytest.mark.parametrize(
+    ("spare_one", "expected"),
+    [
+        (make_built(parameters=1), "gradient:partial"),
+        (make_built(parameters=1, steps=0), "trains"),
+        (make_built(parameters=2), "trains"),
+    ],
+    ids=["its own", "not yet stepped", "shared with what learns"],
+)
+def test_an_optimizer_that_steps_for_nothing_is_a_fault(spare_one: Any, expected: str) -> None:  # noqa: ANN401
+    """All that it holds is one layer, and no loss reaches that."""
+    optimizers = (make_built(parameters=3), spare_one)
+    assert expected == outcome(spare(), optimizers=optimizers)[0]
+
+
+@pytest.mark.parametrize(("times", "expected"), [(1, "gradient:partial"), (2, "trains")])
+def test_what_is_made_anew_in_each_step_is_no_fault(times: int, expected: str) -> None:
+    """The optimizer holds the first tensor of a code book that is set by hand."""
+    first = spare(module=None, ran=None)
+    later = [
+        replace(first, name=f"parameter#{number}", held=False, learns=False)
+        for number in range(times)
+    ]
+    assert expected == outcome(first, *later)[0]
 
 
 def test_a_layer_that_was_left_out_is_a_fault() -> None:

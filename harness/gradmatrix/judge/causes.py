@@ -325,7 +325,7 @@ class Cause(StrEnum):
         (
             "Use an activation that is nowhere flat, such as LeakyReLU or GELU, normalise the"
             " input, or initialise the layer with smaller weights. If it died while training, lower"
-            " the learning rate."
+            " the learning rate. For sign or round use a straight-through estimator."
         ),
         "A layer is dead: its activation gives the same for every input.",
         ("self.activation = nn.LeakyReLU()  # in place of nn.ReLU()"),

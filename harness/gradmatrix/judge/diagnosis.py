@@ -21,6 +21,7 @@ from gradmatrix.core.outcomes import RANKS_DIFFER
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
 from gradmatrix.judge.errors import advise_on_error
+from gradmatrix.judge.remarks import steps_for_nothing
 from gradmatrix.judge.verdict import (
     best_step,
     first_line,
@@ -112,7 +113,10 @@ REWARDS = (
 )
 ROOTS = ("sqrt", "norm", "std", "hypot", "pow", "**", "float_power")
 """Operations whose derivative can be infinite at 0."""
-ROOT = "Its derivative is infinite at 0: add a small eps such as 1e-12 to its input."
+ROOT = (
+    "Its derivative is infinite at 0: add a small eps such as 1e-12 to its input. If torch.where"
+    " hides bad values, replace them in the input: 0 times infinity is NaN."
+)
 GROWN = "The values became too large: lower the learning rate, clip the gradients, or use float32."
 TOO_FAST = "Lower the learning rate, or take the mean and not the sum of the loss over its points."
 FINITE_ADVICE = {
@@ -175,6 +179,10 @@ LAST_LAYER = (
     "If this is the last layer of a regression, or stands before a loss that takes logits, leave"
     " the activation out. Otherwise start with other weights or a smaller bias, or use LeakyReLU."
 )
+ONE_CLASS = (
+    "Cross entropy over one class is always 0: give the model an output for each class, or use"
+    " BCEWithLogitsLoss with one output."
+)
 HALF = "Scale the inputs, or use bfloat16, which has the range of float32."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 HIDING = ("requires_grad_", "requires_grad")
@@ -187,6 +195,16 @@ FACTOR = (
     "Check that factor: a mask, a weight or an advantage that is zero everywhere leaves nothing to"
     " learn from. An integer division may have made it 0."
 )
+OWN_LOSS = (
+    "Compute the loss of that optimizer from what these modules give, without detach, item or"
+    " no_grad on the way. If they should not learn, leave its step out."
+)
+TOO_LARGE = (
+    "Lower the learning rate or scale the inputs and targets, and leave out an activation behind"
+    " the last layer. LeakyReLU and GELU are nowhere flat."
+)
+DIED = 3
+"""Audited steps in which every gradient must be exactly zero."""
 SATURATED = "It is flat there: all of its inputs were too large, too small, or out of its range."
 NOT_SEVERED = (
     "unknown",
@@ -247,6 +265,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             rebuilt_part,
             constant_part,
             never_zeroed,
+            died,
             drifted,
         )
         return first_sign(silent, seen)
@@ -811,7 +830,10 @@ def nothing_called(seen: Observation) -> Diagnosis:
         return explain_delay(seen, Cause.NOT_TRAINED, line, at, built)
     line = "Nothing was trained: backward was never called, and the optimizer never stepped"
     line += f"{say_where(at, 'it is built at')}."
-    advice = "Call backward on the loss, and then the optimizer's step."
+    advice = (
+        "Call backward on the loss, and then the optimizer's step. If both calls are there, the"
+        " loop had no batch: is the dataset empty, or smaller than a batch with drop_last=True?"
+    )
     if "lightning" in seen.environment or "pytorch-lightning" in seen.environment:
         advice += " With automatic_optimization = False, Lightning leaves both to you."
     return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=built, advice=advice)
@@ -1458,7 +1480,17 @@ def unused(seen: Observation) -> Diagnosis | None:
     )
     at = innermost_frame(seen.unused_at)
     ran = [f"Its output is computed at {format_frame(at)}."] if at is not None else []
-    return make_diagnosis(Cause.UNUSED, module_of(starving[0]), at, line, *ran, led=seen.unused_at)
+    module, led = module_of(starving[0]), seen.unused_at
+    for built in filter(None, (steps_for_nothing(each, seen) for each in starving)):
+        by = innermost_frame(built.frames)
+        ran.append(
+            f"{built.type}{say_where(by, 'built at')}, made {counted(built.steps, 'step')}, and"
+            " nothing that it holds got a gradient."
+        )
+        return make_diagnosis(
+            Cause.UNUSED, module, at or by, line, *ran, led=led or built.frames, advice=OWN_LOSS
+        )
+    return make_diagnosis(Cause.UNUSED, module, at, line, *ran, led=led)
 
 
 def not_updated(seen: Observation) -> Diagnosis | None:
@@ -1566,6 +1598,27 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
     return replace(found, text=(lines[0], *found.text, *lines[1:]))
 
 
+def died(seen: Observation) -> Diagnosis | None:
+    """Gradients were there at first; then all of them were exactly zero, although the loss is not.
+
+    A loss of 0 has reached its least value: a margin that every pair keeps, for example.
+    """
+    learning = [p.gradients for p in seen.parameters if p.learns]
+    since = {len(letters.rstrip("z")) for letters in learning}
+    long = min((len(letters) for letters in learning), default=0) - max(since, default=0) >= DIED
+    if not long or not all(since) or not all(seen.losses[-DIED:]) or not seen.last_loss:
+        return None
+    built = seen.optimizers[0].frames if seen.optimizers else ()
+    line = (
+        f"From step {max(since) + 1} on every gradient was exactly zero, and the loss was not:"
+        " nothing learns any more."
+    )
+    rate = max(p.learning_rate or 0 for p in seen.parameters if p.learns)
+    at = innermost_frame(built)
+    said = f"A step was too large. The learning rate is {rate:g}{say_where(at, 'built at')}."
+    return make_diagnosis(Cause.DEAD, None, at, line, said, led=built, advice=TOO_LARGE)
+
+
 def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: bool) -> Diagnosis:
     """What explains zero gradients; without text if nothing does.
 
@@ -1608,7 +1661,8 @@ def explain_zeros_behind(event: Severed, module: str) -> Diagnosis:
     if event.how == "dead":
         line = (
             f"The gradient ends behind {name}: what is computed of its output is flat there (a dead"
-            f" ReLU, a saturated activation, a mask){say_where(at, 'its output is used at')}."
+            " ReLU, a saturated activation, a mask, sign or round)"
+            f"{say_where(at, 'its output is used at')}."
         )
         return make_diagnosis(Cause.DEAD, event.module, at, line, led=event.frames)
     line = f"`{event.how}` stands between {name} and the loss and lets no gradient through"
@@ -1634,6 +1688,7 @@ def explain_zero_output(seen: Observation, output: Nonfinite, *, everything: boo
     dead = output.type in ACTIVATIONS and not everything
     cause = Cause.DEAD if dead else Cause.ZERO
     advice = LAST_LAYER if output.type in ACTIVATIONS and everything else ""
+    advice = ONE_CLASS if output.type == "CrossEntropyLoss" else advice
     return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun, advice=advice)
 
 

@@ -22,13 +22,15 @@ from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gradmatrix.core.observation import Observation, Parameter
+    from gradmatrix.core.observation import Built, Observation, Parameter
 
     Rule = Callable[[Parameter, Observation], bool]
 
 MOST_NAMES = 3
 COMPARED = 2
 """A value is compared if the gradient was asked for so often."""
+REMADE = 2
+"""A parameter that was made anew so often is made anew in each step."""
 SEARCHED = 3
 """A module that ran with other values so often is searched for good ones; weights that are loaded
 change once."""
@@ -75,6 +77,11 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
     kept = tuple(replace(p, learns=False) if p.name in names else p for p in seen.parameters)
     unread = [p for p in seen.parameters if p.unread]
     remarks = [say(why, group) for why, group in excused.items()]
+    read = next((e for e in seen.severed if e.how in READINGS and e.frames), None)
+    if UNUSED in excused and read is not None:
+        at = f"{read.frames[0].file}:{read.frames[0].line}"
+        last = list(excused).index(UNUSED)
+        remarks[last] += f"; what was computed of it is only read, by `{read.how}` at {at}"
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))
     return (replace(seen, parameters=kept) if names else seen), tuple(remarks)
@@ -167,17 +174,45 @@ def idle(parameter: Parameter, seen: Observation) -> bool:
     """A head or a pooler whose output the loss does not use.
 
     Not if an operation was seen that cuts the graph, nor if the next module should have used it.
-    Nor if an optimizer holds it and the script gives its output a name that it never reads.
+    Nor if an optimizer holds it and the script gives its output a name that it never reads, or if
+    that optimizer steps for nothing. A value that was read and not added to the loss is logged.
     """
-    cut = seen.leaves or seen.none_returned or any(event.how != "unknown" for event in seen.severed)
+    ways = {event.how for event in seen.severed} - {"unknown"}
+    if ways & READINGS and not seen.constant_parts:
+        ways -= READINGS | SHAPES
+    cut = bool(ways or seen.leaves or seen.none_returned)
     cut = cut or any(f"{parameter.name}.".startswith(f"{lost.within}.") for lost in seen.lost)
     return best_step(parameter) == "n" and not (
         (seen.discarded and parameter.held)
         or cut
+        or steps_for_nothing(parameter, seen) is not None
         or parameter.forgotten
         or parameter.module is None
         or parameter.ran == "without-grad"
     )
+
+
+def steps_for_nothing(parameter: Parameter, seen: Observation) -> Built | None:
+    """The one of several optimizers that made steps while nothing that it holds got a gradient.
+
+    It is known by what the model of the parameter has, and by how much the optimizer holds.
+    """
+    root = parameter.name.split(".")[0]
+    own = [p for p in seen.parameters if p.held and p.name.split(".")[0] == root]
+    if len(seen.optimizers) == 1 or any(best_step(p) != "n" for p in own):
+        return None
+    return next((b for b in seen.optimizers if b.steps and b.parameters == len(own)), None)
+
+
+def remade(parameter: Parameter, seen: Observation) -> bool:
+    """What the script makes anew in each step: the optimizer still holds the first tensor.
+
+    Not a layer that was replaced once after the optimizer was built: the new one gets a gradient.
+    """
+    anew = [p for p in seen.parameters if not p.held and p.module is None and best_step(p) == "n"]
+    alike = sum(p.shape == parameter.shape for p in anew)
+    none = best_step(parameter) == "n" and parameter.module is None and parameter.held
+    return none and alike >= REMADE
 
 
 def hidden(parameter: Parameter, seen: Observation) -> bool:
@@ -185,6 +220,10 @@ def hidden(parameter: Parameter, seen: Observation) -> bool:
     return parameter.ran is None and idle(parameter, seen)
 
 
+READINGS = {"item", "__float__"}
+"""What reads one number, often to print it."""
+SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like"}
+"""What takes only the shape of a tensor."""
 UNUSED = "the loss does not use its output"
 HIDDEN = "it gets no gradient, and how it runs was not seen; a run without torch.compile shows it"
 RULES: dict[str, Rule] = {
@@ -193,6 +232,7 @@ RULES: dict[str, Rule] = {
     "runs without gradients, and its values are copied from elsewhere": follows,
     "its gradient is exactly zero, but the rest of its layer gets one": cancels,
     "its gradient is 0 up to rounding, but the rest of its layer learns": rounded,
+    "the script makes it anew in each step, and no gradient reaches it": remade,
     HIDDEN: hidden,
     UNUSED: idle,
 }
