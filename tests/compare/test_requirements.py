@@ -75,6 +75,7 @@ def test_a_file_is_read_as_pip_reads_it(tmp_path: Path) -> None:
         ("-r missing.txt\n", r"requirements\.txt:1"),
         ("-r more.txt\n", r"more\.txt:1: '===' cannot be read"),
         (f"numpy\ntorch>={'9' * 5001}\n", r"requirements\.txt:2"),  # more digits than Python reads
+        (f"torch ; python_version<'{'9' * 5001}'\n", r"requirements\.txt:1"),
         ("# nothing\n", "asks for nothing"),
     ],
 )

@@ -6,6 +6,7 @@ the script after this module.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
@@ -93,11 +94,15 @@ def read_requirement(text: str) -> Requirement:
             and a version more digits than Python reads
         TypeError: if ``text`` is not a string
     """
+    from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         found = Requirement(str(Requirement(text)))
         hash(found.specifier)  # reads every version
+        if found.marker is not None:
+            with contextlib.suppress(UndefinedComparison, UndefinedEnvironmentName):
+                found.marker.evaluate()  # reads those of the marker
     except InvalidRequirement:
         raise
     except ValueError as error:
