@@ -8,11 +8,12 @@
  *   packages  {name: [versions in their order]}
  *   sections  [question, device, is misuse]
  *   kinds     [class, word, note, outcome, gradient]; the note of a rate is "#"
+ *   titles    {word: its meaning}
  *   alphabet  the letter of each kind
  *   rows      [section, scenario, variant, role, a letter per stack, rates in the same order]
  */
 
-const { alphabet, kinds, packages, rows, sections, stacks } = GRADMATRIX;
+const { alphabet, kinds, packages, rows, sections, stacks, titles } = GRADMATRIX;
 const PACKAGES = Object.keys(packages);
 const UNLIKE_BUILDS = stacks.some(([, , , build]) => build);
 const KIND_OF = new Map([...alphabet].map((letter, index) => [letter, index]));
@@ -120,8 +121,9 @@ function line(row, device, columns, accepted) {
 /* Copies of a finished cell are quicker to make than cells. */
 const FINISHED = kinds.map(([style, word, note, outcome]) => {
   if (outcome === "not run") return make("td", { class: style }, word);
-  const shown = link("", ...broken(word, ":"));
-  if (note) shown.append(make("small", {}, note));
+  const shown = link("", word);
+  if (style !== "p" && titles[word]) shown.title = titles[word];
+  if (note) shown.append(make("small", {}, ...broken(note, ":")));
   return make("td", { class: style }, shown);
 });
 

@@ -48,6 +48,7 @@ function show(filter) {
     ...drawn.map(([each, section]) => table(section, each, shown, accepted, columns[end])),
     ...turning(filter, page, pages),
   );
+  roving(tables);
 }
 
 function valueOf(filter, field) {
@@ -162,22 +163,6 @@ async function copy() {
   }
 }
 
-/* Arrow keys go from cell to cell. */
-
-function step(event) {
-  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-  const from = event.target.closest("td");
-  if (!from || !(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
-  const lines = [...from.closest("table").querySelectorAll("tbody tr:not(.scenario)")];
-  const [down, right] = moves[event.key];
-  const line = lines[lines.indexOf(from.parentElement) + down];
-  const next = line?.cells[from.cellIndex + right]?.querySelector("a");
-  if (next) {
-    event.preventDefault();
-    next.focus();
-  }
-}
-
 /* Search by message: errors.html does it. */
 
 function search() {
@@ -203,7 +188,6 @@ function arrive() {
 
 build();
 search();
-tables.addEventListener("keydown", step);
 window.addEventListener("hashchange", () => {
   follow();
   arrive();

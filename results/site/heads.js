@@ -23,7 +23,7 @@ function namesOf(region) {
 
 function follows() {
   const high = copied.offsetHeight;
-  const crossing = [...document.querySelectorAll(".region.matrix")].find((region) => {
+  const crossing = [...document.querySelectorAll(".region.matrix:not(.map)")].find((region) => {
     const head = region.querySelector(".stacks")?.getBoundingClientRect();
     return head && head.bottom < 0 && region.getBoundingClientRect().bottom > 2 * high;
   });

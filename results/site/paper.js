@@ -2,11 +2,12 @@
 
 /* On paper nothing scrolls: a wide table is printed as several, each with some of the stacks. */
 
-const MOST_COLUMNS = 8; // that can be read side by side on a page
+// How many columns can be read side by side on a page; those of the heat map are narrow.
+const most = (region) => (region.classList.contains("map") ? 24 : 8);
 
 function parts(region) {
   const columns = region.querySelector(".stacks").cells.length - 1;
-  const count = Math.ceil(columns / MOST_COLUMNS);
+  const count = Math.ceil(columns / most(region));
   const wide = Math.ceil(columns / count); // as many on the last page as on the others
   return Array.from({ length: count }, (_, part) => partOf(region, part * wide, (part + 1) * wide));
 }
@@ -28,7 +29,7 @@ const whole = new Map();
 
 addEventListener("beforeprint", () => {
   for (const region of document.querySelectorAll(".region.matrix")) {
-    if ((region.querySelector(".stacks")?.cells.length ?? 0) <= MOST_COLUMNS + 1) continue;
+    if ((region.querySelector(".stacks")?.cells.length ?? 0) <= most(region) + 1) continue;
     const made = parts(region);
     region.replaceWith(...made);
     whole.set(region, made);
