@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.diagnosis import no_gradient
+from gradmatrix.judge.diagnosis import diagnose, no_gradient
 from tests.factories import (
     BACKWARD,
     WITHOUT_GRAPH,
@@ -299,3 +299,18 @@ def test_a_first_backward_with_a_graph_does_not_hide_a_second_without() -> None:
     """One of two losses is detached."""
     seen = make_observation(backward=(BACKWARD, WITHOUT_GRAPH), severed=(make_severed(),))
     assert Cause.DETACHED is found(seen).cause
+
+
+@pytest.mark.parametrize(("letters", "how"), [("ffff", "argmin"), ("nnnn", "detach")])
+def test_a_choice_in_a_code_book_says_more_than_a_detach_beside_it(letters: str, how: str) -> None:
+    """The code book learns by the tensors that are detached, and the encoder by nothing."""
+    parameters = (
+        make_parameter("nnnn", name="encoder.weight", module="encoder", changed=False),
+        make_parameter(letters, name="book.vectors.weight", module="book.vectors"),
+        make_parameter(name="decoder.weight", module="decoder"),
+    )
+    cut = (make_severed("detach"), make_severed("argmin", make_frame(15), module="book"))
+    diagnosis = diagnose(make_observation(parameters=parameters, severed=cut))
+    assert diagnosis is not None
+    assert diagnosis.text[0].startswith(f"`{how}` took")
+    assert Cause.DETACHED is diagnosis.cause

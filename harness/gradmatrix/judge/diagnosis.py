@@ -206,6 +206,7 @@ TOO_LARGE = (
 DIED = 3
 """Audited steps in which every gradient must be exactly zero."""
 SATURATED = "It is flat there: all of its inputs were too large, too small, or out of its range."
+CHOOSING = ("argmin", "argmax")
 NOT_SEVERED = (
     "unknown",
     "grad = None",
@@ -1330,9 +1331,9 @@ def severed(seen: Observation) -> Diagnosis | None:
     """A tensor left the graph, and the parameters behind it got no gradient."""
     if seen.leaves and seen.leaves[0].frames and not got_gradients(seen):
         return None  # the loss itself is a new tensor: that says more than where its value was read
-    event = next(
-        (each for each in seen.severed if each.frames and each.how not in NOT_SEVERED), None
-    )
+    events = [each for each in seen.severed if each.frames and each.how not in NOT_SEVERED]
+    choice = chosen_by(seen, events)
+    event = choice or next(iter(events), None)
     if event is None:
         return None
     at = innermost_frame(event.frames)
@@ -1355,7 +1356,8 @@ def severed(seen: Observation) -> Diagnosis | None:
             f" used{say_where(at, 'at')}."
         )
         return make_diagnosis(cause, event.module, at, line, led=event.frames)
-    line = f"`{event.how}` took the output of {name} out of the graph{say_where(at, 'at')}"
+    what = f"the input of {name}" if event is choice else f"the output of {name}"
+    line = f"`{event.how}` took {what} out of the graph{say_where(at, 'at')}"
     if event.parameters:
         behind = counted(event.parameters, "parameter tensor")
         line += f"; {behind} behind it got no gradient"
@@ -1363,6 +1365,17 @@ def severed(seen: Observation) -> Diagnosis | None:
     return make_diagnosis(
         Cause.DETACHED, event.module, at, f"{line}.", led=event.frames, advice=advice
     )
+
+
+def chosen_by(seen: Observation, events: Iterable[Severed]) -> Severed | None:
+    """The choice by an index inside a module that learns, while what is before it does not.
+
+    The loss uses what the module gives, such as the nearest vectors of a code book. So the choice
+    says more than a detach beside it, which such a loss needs.
+    """
+    learning = [p.name for p in seen.parameters if p.learns and best_step(p) == "f"]
+    inside = [e for e in events if e.how in CHOOSING and e.module]
+    return next((e for e in inside if any(n.startswith(f"{e.module}.") for n in learning)), None)
 
 
 def still_off(seen: Observation) -> Diagnosis | None:
