@@ -1,4 +1,4 @@
-"""The workload of tools/faults/slower.py. With HELPER set, a thread of its process works beside it.
+"""The workload of tools/faults/slower.py. With ADDED_THREAD set, a thread of its process works beside it.
 
 The thread hashes for 4 ms and sleeps for 6 ms, without end. Hashing gives Python's lock back, so it
 delays a step only where both share a core.
@@ -31,6 +31,6 @@ def work() -> None:
 
 def train(variant: str, device: str, steps: int) -> None:
     """The workload, with the thread or without."""
-    if "HELPER" in os.environ:
+    if "ADDED_THREAD" in os.environ:
         threading.Thread(target=work, daemon=True).start()
     slower.train(variant, device, steps)
