@@ -1,4 +1,4 @@
-"""The workload of tools/faults/slower.py. With ADDED_THREAD set, a thread of its process works beside it.
+"""The workload of tools/faults/slower.py, with ADDED_THREAD beside a thread of its own process.
 
 The thread hashes for 4 ms and sleeps for 6 ms, without end. Hashing gives Python's lock back, so it
 delays a step only where both share a core.
