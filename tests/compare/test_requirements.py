@@ -558,6 +558,11 @@ archive = {{ path = "local.zip", hashes = {{ sha256 = "0" }} }}
         ('version = "2.0"', "version = 2", "packages[0].version"),
         (WHEEL % "alpha-2.0", "", "packages[0]"),
         ("sys_platform ==", "sys_platfrom ==", "packages[1].marker"),
+        (
+            "sys_platform ==",
+            f"'a' in extras and python_version < '{'9' * 5001}' and sys_platform ==",
+            "5001 digits",
+        ),
     ],
 )
 def test_an_invalid_pylock_is_an_error(tmp_path: Path, old: str, new: str, cause: str) -> None:

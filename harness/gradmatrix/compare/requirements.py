@@ -610,6 +610,15 @@ LOCK_OPTIONS = re.compile(r"\b(?:extras|dependency_groups)\b")
 """In a marker of a pylock.toml: the marker depends on the extras and groups that are installed."""
 
 
+def not_pylock(path: Path, error: Exception) -> UserError:
+    """The error for a file that is no pylock.toml."""
+    return UserError(
+        f"{path.name} is not a valid pylock.toml.",
+        cause=str(error),
+        next_step=f"write {path} again with the tool that made it",
+    )
+
+
 def read_pylock(path: Path) -> Listed:
     """What is installed from a pylock.toml without extras and groups.
 
@@ -619,18 +628,18 @@ def read_pylock(path: Path) -> Listed:
     try:
         lock = Pylock.from_dict(read_table(path))
     except (PylockValidationError, PylockUnsupportedVersionError) as error:
-        raise UserError(
-            f"{path.name} is not a valid pylock.toml.",
-            cause=str(error),
-            next_step=f"write {path} again with the tool that made it",
-        ) from error
+        raise not_pylock(path, error) from error
     pins: list[Requirement] = []
     depended, notices = set(), []
     for package in lock.packages:
         depended |= {
             canonicalize_name(str(each.get("name", ""))) for each in package.dependencies or ()
         }
-        if not in_default_install(package, lock.default_groups or ()):
+        try:
+            is_installed = in_default_install(package, lock.default_groups or ())
+        except ValueError as error:  # a version of thousands of digits
+            raise not_pylock(path, error) from error
+        if not is_installed:
             continue
         pin = pin_of(package)
         if pin is None:
