@@ -38,6 +38,10 @@ from tools.bench_comparison import (
 if TYPE_CHECKING:
     from tools.bench_comparison import Trial
 
+TWO_CORES = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs two cores",
+)
 SHORT = Wanted(comparisons=2, runs=1, rivals=0, budget_s=1.0, power_s=1.0)
 READINGS = (
     (OURS, TIME),
@@ -147,6 +151,7 @@ def test_what_a_trial_was_judged_by_is_kept(tmp_path: Path) -> None:
     assert {"0-0": (3, 0.01), "0-1": (5, 0.02), "1-0": (1, 0.03)} == found
 
 
+@TWO_CORES
 def test_nothing_is_measured_again(tmp_path: Path) -> None:
     """If all trials are known, no server is started. Its Python does not exist."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
@@ -205,10 +210,7 @@ def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
-    reason="needs two cores",
-)
+@TWO_CORES
 def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
     """A process runs on that core only, and ends afterwards."""
     with kept_busy() as pid:
