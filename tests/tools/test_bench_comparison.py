@@ -252,3 +252,19 @@ def test_the_docs_say_what_was_measured(per_cent: float, name: str) -> None:
     row = "| " + " | ".join([name, *cells]) + " |"
     page = (ROOT / "docs" / "timing.md").read_text(encoding="utf-8")
     assert (True, True) == (found[OURS, TIME].met, row in page), row
+
+
+@pytest.mark.parametrize(
+    ("per_cent", "name"), [(0.0, "equal sides"), (2.0, "2 % more"), (5.0, "5 % more")]
+)
+def test_the_docs_say_what_is_measured_so_far(per_cent: float, name: str) -> None:
+    """Each row comes from the trials so far, which meet the bounds."""
+    trials = Ledger.at(ROOT / "results" / "bench" / "trials.jsonl").trials
+    (found,) = (
+        tally
+        for tally in tallies(trials)
+        if (tally.per_cent, tally.busy, tally.reading) == (per_cent, None, TIME)
+    )
+    row = f"| {name} | {found.right} of {found.of} |"
+    page = (ROOT / "docs" / "timing.md").read_text(encoding="utf-8")
+    assert (True, True) == (found.met, row in page), row
