@@ -82,20 +82,27 @@ class Cluster:
         The time to the next failure of a working node is exponential. Idle nodes do not fail.
         """
         waiting = deque(Task(list(reversed(cells))) for cells in stacks)
-        run, idle, numbers = Run(), self.nodes, itertools.count()
-        events: list[tuple[float, int, Task | None]] = []
-        """When a node is free, or is lost with a task."""
-        while waiting or events:
+        run, idle, now_s, numbers = Run(), self.nodes, 0.0, itertools.count()
+        working: list[tuple[float, int, Task | None]] = []
+        """When a task ends, or is lost with its node."""
+        away: list[float] = []
+        """When a node that failed is there again."""
+        while waiting or working:
             while waiting and idle:
                 idle -= 1
                 worked_s, lost = self.work(waiting.popleft(), run, chance)
                 run.busy_s += worked_s
-                heapq.heappush(events, (run.wall_s + worked_s, next(numbers), lost))
-            run.wall_s, _, lost = heapq.heappop(events)
+                heapq.heappush(working, (now_s + worked_s, next(numbers), lost))
+            if away and (not working or away[0] <= working[0][0]):
+                now_s = heapq.heappop(away)
+                idle += 1
+                continue
+            now_s, _, lost = heapq.heappop(working)
+            run.wall_s = now_s
             if lost is None:
                 idle += 1
                 continue
-            heapq.heappush(events, (run.wall_s + self.repair_s, next(numbers), None))
+            heapq.heappush(away, now_s + self.repair_s)
             if lost.cells_s:
                 waiting.appendleft(lost)
         return run
@@ -161,7 +168,9 @@ def costs_command(options: argparse.Namespace, project: Project, console: Consol
             cause="one of them is not",
             next_step="nox -s costs -- --help",
         )
-    known = [seconds_of(project.store.of_stack(name).values()) for name in project.store.stacks]
+    known = [
+        seconds_of(project.store.of_stack(name).values()) for name in sorted(project.store.stacks)
+    ]
     known = [cells for cells in known if len(cells) >= FEWEST]
     if not known:
         raise UserError(

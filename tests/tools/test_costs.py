@@ -54,6 +54,12 @@ def test_a_lost_stack_goes_on_elsewhere_and_its_node_comes_back() -> None:
     assert Run(wall_s=3.5 + 10 + 3 + 2, busy_s=3.5 + 3 + 2, recorded=3, losses=1) == run
 
 
+def test_the_run_is_over_when_the_work_is() -> None:
+    """The node that failed is still away then, and nobody waits for it."""
+    run = Cluster(2, 1.0, 1.0, 100.0).run([[4.0]], Fixed([2.0]))
+    assert Run(wall_s=2 + 1 + 4, busy_s=7.0, recorded=1, losses=1) == run
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_every_cell_is_recorded_or_given_up_once(seed: int) -> None:
     """Nodes fail about as often as tasks end."""

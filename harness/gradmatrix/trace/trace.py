@@ -293,7 +293,9 @@ def interruption(seen: Observation | None, stopped: Raised | None) -> str:
         parts.append("before it imported torch")
     elif stopped is not None:
         passed = {stopped.traceback.rfind(file): words for file, words in DOING.items()}
-        parts += [passed[last] for last in (max(passed),) if last >= 0]
+        last = max(passed)
+        if last >= 0:
+            parts.append(passed[last])
     frame = next((each for each in stopped.frames if each.user), None) if stopped else None
     parts += [f"at {format_frame(frame)}"] if frame else []
     return f"{', '.join(parts)}: nothing was judged"

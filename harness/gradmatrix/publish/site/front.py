@@ -14,7 +14,7 @@ from gradmatrix.publish.site.heatmap import heat_map
 from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import GLOSSARY, ROLES, page
 from gradmatrix.publish.site.pages import MOST_STACKS, Behaviour, behaviours
-from gradmatrix.publish.site.releases import by_release, ranked
+from gradmatrix.publish.site.releases import by_release, distance, ranked
 from gradmatrix.publish.site.tables import change_of, differ, section_table
 
 if TYPE_CHECKING:
@@ -267,11 +267,6 @@ def seen(
     def judged(stack: str) -> set[Place]:
         return {place for place, row in view.cells[stack].items() if row.passed is not None}
 
-    def distance(pair: tuple[Lock, Lock]) -> tuple[int, int]:
-        one, other = (view.versions[lock.stack] for lock in pair)
-        days = abs((pair[1].as_of - pair[0].as_of).days)
-        return sum(one.get(each) != other.get(each) for each in SHOWN), days
-
     needed = MOST * max(len(judged(lock.stack)) for lock in after)
     for version, before in earlier:
         pairs = [
@@ -280,7 +275,8 @@ def seen(
             if len(judged(one.stack) & judged(other.stack)) >= needed
         ]
         if pairs:
-            return compared(view, (name, version), *min(pairs, key=distance), exact)
+            two = min(pairs, key=lambda pair: distance(view, *pair))
+            return compared(view, (name, version), *two, exact)
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import InvalidVersion, Version
@@ -70,14 +70,14 @@ def parse(version: str) -> Version | None:
 
 def nearest(view: View, older: Sequence[Lock], newer: Sequence[Lock]) -> tuple[Lock, Lock]:
     """Return the two stacks that differ in the fewest main packages and are nearest by date."""
+    return min(product(older, newer), key=lambda pair: distance(view, *pair))
 
-    def distance(pair: tuple[Lock, Lock]) -> tuple[int, int]:
-        before, after = (view.versions[lock.stack] for lock in pair)
-        return sum(before.get(name) != after.get(name) for name in SHOWN), abs(
-            (pair[1].as_of - pair[0].as_of).days
-        )
 
-    return min(((one, other) for one in older for other in newer), key=distance)
+def distance(view: View, one: Lock, other: Lock) -> tuple[int, int]:
+    """Return in how many main packages two stacks differ, and the days between them."""
+    before, after = view.versions[one.stack], view.versions[other.stack]
+    days = abs((other.as_of - one.as_of).days)
+    return sum(before.get(name) != after.get(name) for name in SHOWN), days
 
 
 # The grid
