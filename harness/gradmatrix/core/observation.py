@@ -506,6 +506,9 @@ class Observation(Frozen, frozen=True):
     anew: tuple[Anew, ...] = ()
     none_returned: Written | None = None
     """A torch.autograd.Function whose backward gave no gradient to parameters that need one."""
+    ineffective: tuple[Written, ...] = ()
+    """Assignments that freeze or unfreeze nothing: to ``require_grad``, or to ``requires_grad`` of
+    a module."""
     ignored: Written | None = None
     """A loss all of whose labels were ignored, in every audited call; the text says which label."""
     ignored_by: tuple[Frame, ...] = ()

@@ -98,6 +98,8 @@ ADVICE_OF = {
     **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), ROUNDED),
     **dict.fromkeys(("item", "tolist"), OF_VALUES),
     "__float__": "Use the tensor itself in the loss; call float() only for what is logged.",
+    "autograd.grad": "Give `autograd.grad` create_graph=True: without it the gradients are values,"
+    " and a loss of them trains nothing.",
     "numpy": "Stay in torch: use the tensor itself and functions of torch, without detach() and"
     " numpy(). Values of numpy have no graph.",
     **dict.fromkeys(

@@ -59,8 +59,13 @@ def judge_script(seen: Observation) -> Verdict:
 
 def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
     """The observation without what is harmless, and a sentence for each harmless fact."""
+    ineffective = [
+        f"`{each.text}` at {each.frames[0].file}:{each.frames[0].line} has no effect: set"
+        " `requires_grad` of each parameter, or call `requires_grad_(...)` of the module"
+        for each in seen.ineffective
+    ]
     if seen.raised is not None:
-        return seen, ()
+        return seen, tuple(ineffective)
     learning = [p for p in seen.parameters if p.learns]
     well = [p for p in learning if best_step(p) == "f" and p.changed]
     excused: dict[str, list[Parameter]] = {}
@@ -82,6 +87,7 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         at = f"{read.frames[0].file}:{read.frames[0].line}"
         last = list(excused).index(UNUSED)
         remarks[last] += f"; what was computed of it is only read, by `{read.how}` at {at}"
+    remarks += ineffective
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))
     return (replace(seen, parameters=kept) if names else seen), tuple(remarks)

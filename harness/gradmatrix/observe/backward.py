@@ -38,6 +38,8 @@ class BackwardWatch:
         self.updates = updates
         self.differentiated: Callable[[Any], object] = bool
         """Called with the inputs of each call of ``torch.autograd.grad``."""
+        self.gave_values: Callable[[List[Any]], object] = bool
+        """Called with the roots of such a call if the gradients that it gave have no graph."""
         self.before: Callable[[], object] = bool
         """Called before every outermost call."""
         self.unscaled: Callable[[Any], Any] = lambda root: root.detach()
@@ -77,7 +79,8 @@ class BackwardWatch:
             if self._depth:
                 return original(tensors, *args, **kwargs)
             roots = [root for root in tensors if isinstance(root, torch.Tensor)]
-            frees = not frees_nothing(args, kwargs)
+            given = named(args, kwargs)
+            frees = not (given.get("retain_graph") or given.get("create_graph"))
             self._guarded(lambda: self._observe(torch, roots, frees=frees))
             asked = self._guarded(lambda: self.updates.backward(roots))
             self._depth += 1
@@ -108,6 +111,8 @@ class BackwardWatch:
             gradients = original(outputs, inputs, *args, **kwargs)
             if asked:
                 self._guarded(lambda: self.updates.answer(asked, bare(torch, gradients)))
+            if not named(args, kwargs).get("create_graph"):
+                self._guarded(lambda: self.gave_values(roots))
             return gradients
 
         return grad
@@ -197,10 +202,9 @@ class BackwardWatch:
             return None
 
 
-def frees_nothing(args: Any, kwargs: Dict[str, Any]) -> bool:
-    """Whether a call of backward with these arguments after the tensors retains the graph."""
-    given = dict(zip(("grad_tensors", "retain_graph", "create_graph"), args), **kwargs)
-    return bool(given.get("retain_graph") or given.get("create_graph"))
+def named(args: Any, kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    """The arguments of a request for gradients by name, without what is differentiated."""
+    return dict(zip(("grad_tensors", "retain_graph", "create_graph"), args), **kwargs)
 
 
 def root_types(torch: Any) -> Tuple[Any, ...]:

@@ -7,7 +7,7 @@ that left the graph, new leaves, gradients that were dropped, frozen parameters.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import source
 from .finite import greatest
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ENOUGH = 3
 """So many steps show that nothing clears the gradients."""
 NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": [], "unused_at": []}
+FREEZING = re.compile(r"requires?d?_?grad(?:s|ients?)?")
+"""Names that people give to ``requires_grad``."""
 SHOWN = 8
 """An observation has at most this many entries of each kind."""
 
@@ -46,7 +48,9 @@ class Evidence:
         self.over = False  # whether the audit is over
         self._flat: Optional[Dict[str, Any]] = None
         """What explains the zero gradients."""
-        self._kept: Optional[Dict[str, Any]] = None
+        self._kept: List[Tuple[Set[int], Dict[str, Any]]] = []
+        """Explanations, each with the ids of the parameters that had no gradient for the first
+        time: those of a second optimizer are explained in its own turn."""
         self.without_graph = False
         self._frozen: List[Dict[str, Any]] = []
         """What froze all that ran, if the loss had no graph because of that."""
@@ -117,7 +121,8 @@ class Evidence:
             self.without_graph = True
             modules = [m for i, m in self.forward.seen.items() if i not in self.before]
             self._frozen = for_inference(modules, self._names(modules)) or self._all_frozen()
-            self._kept = self._explain(self._without_gradient())
+            cut = self._without_gradient()
+            self._kept = [(cut, self._explain(cut))]
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
         return None
@@ -202,15 +207,16 @@ class Evidence:
             starving: ids of the parameters that got no gradient.
             zero: ids of those that got a gradient of zeros.
         """
-        if starving and self._kept is None:
-            self._kept = self._explain(self.forward.training(starving))
+        new = starving.difference(*(explained for explained, _ in self._kept))
+        if new and not self.without_graph:
+            self._kept.append((new, self._explain(self.forward.training(new))))
         if zero:
             self._flat = self._flattened(zero) or self._flat
 
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
-        self._reach, self._flat, self._kept, self._adding = Reach(), None, None, None
-        for kept in (self._custom, self._parts, self._constants):
+        self._reach, self._flat, self._adding = Reach(), None, None
+        for kept in (self._kept, self._custom, self._parts, self._constants):
             kept.clear()
 
     def new_step(self) -> None:
@@ -524,7 +530,7 @@ class Evidence:
         It is empty if something can learn (``learning``) and nothing lacked a gradient.
         """
         wrong = starving or not learning or self.without_graph
-        kept = (self._kept or self._explain(starving)) if wrong else NOTHING
+        kept = self._explanation(starving) if wrong else NOTHING
         if self._flat is not None and self._flat["parameters"] & zero:
             flat = {**self._flat, "frames": argued(self._flat)}
             kept = {**kept, "step": kept["step"] or 1, "severed": [*kept["severed"], flat]}
@@ -574,6 +580,12 @@ class Evidence:
             "all_frozen": bool(self._frozen),
             "none_returned": self._none_returned(starving),
         }
+
+    def _explanation(self, starving: Set[int]) -> Dict[str, Any]:
+        """The first one that is about some of ``starving``, else the first one."""
+        about = [found for explained, found in self._kept if explained & starving]
+        first = [found for _, found in self._kept]
+        return next(iter([*about, *first]), None) or self._explain(starving)
 
     def _none_returned(self, starving: Set[int]) -> Optional[Dict[str, Any]]:
         """The function of the script whose backward gave no gradient to what it was reached for."""
@@ -635,11 +647,30 @@ class Evidence:
             ][:SHOWN],
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
+            "ineffective": self._ineffective(list(modules.values())),
             "ignored": severing.ignored[0] if all_ignored else None,
             "ignored_by": source.labelled(int(severing.ignored[0]["text"]))[-1:]
             if all_ignored
             else [],
         }
+
+    def _ineffective(self, modules: List[Any]) -> List[Dict[str, Any]]:
+        """Assignments that freeze and unfreeze nothing: torch has no such name, or a module has."""
+        names = {
+            name
+            for module in modules
+            for each in (module, *module.parameters(recurse=False))
+            for name, value in vars(each).items()
+            if isinstance(value, bool) and FREEZING.fullmatch(name)
+        }
+        froze = [
+            (at["file"], at["line"]) for key in self.forward.severing.froze for at in line(key)
+        ]
+        return [
+            {"text": text, "frames": [at]}
+            for text, at in (source.switched(names) if names else [])
+            if (at["file"], at["line"]) not in froze
+        ][:SHOWN]
 
     def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
         """How many parameters were reached that no optimizer holds; None if there are none.

@@ -142,6 +142,7 @@ class Observer:
         self.forward.outermost = self._outermost
         self.backward.unscaled = self.scaler.unscaled
         self.backward.differentiated = self._differentiated
+        self.backward.gave_values = self.forward.severing.gave_values
         self.parameters.scaled = self.scaler.asked
         self.evidence.reached = lambda leaves: self.parameters.copies.reached(
             self._optimizers, leaves
@@ -367,10 +368,12 @@ class Observer:
                 for each in self._optimizers
                 if not step or each is optimizer or id(each) in self._step_of
             ]
-            # Of the optimizers that have not begun, the first step may still come.
             self._guarded(self.parameters.after_step, optimizer, step, begun)
-            coming = {
-                id(p) for each in self._optimizers if each not in begun for p in held_by(each)
+            coming = {  # their first step may still come, with a loss of its own
+                id(p)
+                for each in self._optimizers
+                if each is not optimizer and id(each) not in self._step_of
+                for p in held_by(each)
             }
             self._guarded(
                 self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero

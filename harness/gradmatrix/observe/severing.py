@@ -371,6 +371,12 @@ class SeveringWatch:
             )
             del events[:-KEPT]
 
+    def gave_values(self, roots: List[Any]) -> None:
+        """Note that ``torch.autograd.grad`` gave gradients of ``roots`` that have no graph."""
+        if self._on:
+            for root in filter(self._in_graph, roots):
+                self.sever(root, "autograd.grad", frames())
+
     def _making(self, how: str) -> Callable[..., None]:
         def note(result: Any, *given: Any, **__: Any) -> None:
             items = given[0] if given and isinstance(given[0], (list, tuple)) else given[:1]

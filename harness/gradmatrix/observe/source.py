@@ -506,6 +506,21 @@ def past_wrapper() -> List[Place]:
     return [at for _, at in found(wanted, files())]
 
 
+def switched(names: Set[str]) -> List[Tuple[str, Place]]:
+    """Assignments of True or False to attributes with these ``names``, but to those of ``self``."""
+
+    def wanted(node: Any) -> Optional[str]:
+        if not isinstance(node, ast.Assign) or type(value_of(node.value)) is not bool:
+            return None
+        targets = [each for each in node.targets if isinstance(each, ast.Attribute)]
+        outside = [each for each in targets if dotted(each.value) != "self"]
+        unparse = getattr(ast, "unparse", dotted)  # Python 3.8 has none
+        written = [unparse(each) for each in outside if each.attr in names]
+        return f"{written[0]} = {value_of(node.value)}" if written else None
+
+    return found(wanted, files())
+
+
 def subscript(target: Any) -> Any:
     """The literal key of ``…[key]``; None for anything else."""
     if not isinstance(target, ast.Subscript):

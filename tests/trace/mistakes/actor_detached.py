@@ -1,4 +1,4 @@
-# cause: unused detached
+# cause: detached
 # https://github.com/thu-ml/tianshou/issues/29 and DDPG questions: the actor's action is detached before the critic
 import copy
 import torch
@@ -28,7 +28,7 @@ class DDPG:
     def __init__(self, s=5, a=2, tau=0.005, gamma=0.99):
         self.actor, self.critic = Actor(s, a), Critic(s, a)
         self.actor_target, self.critic_target = copy.deepcopy(self.actor), copy.deepcopy(self.critic)
-        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=1e-4)  # here
+        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=1e-4)
         self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), weight_decay=1e-2)
         self.tau, self.gamma = tau, gamma
 
