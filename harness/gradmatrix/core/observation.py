@@ -385,10 +385,10 @@ class Missed(Frozen, frozen=True):
 class Faded(Frozen, frozen=True):
     """The last steps of a script, after the audit, in which nothing was left to learn."""
 
-    how: Literal["rate", "empty", "frozen", "pattern"]
+    how: Literal["rate", "empty", "frozen", "zero", "pattern"]
     """The learning rate was 0 or nearly so, no parameter had a gradient, what a later optimizer
-    holds beyond the earlier ones was still frozen, or the script runs a module of which a library
-    trained another instance."""
+    holds beyond the earlier ones was still frozen, half of the gradients or more were exactly zero,
+    or the script runs a module of which a library trained another instance."""
     optimizer: str
     steps: int
     """How many steps this lasted, up to the end."""

@@ -610,7 +610,7 @@ def missed(seen: Observation) -> Diagnosis | None:
 def faded(seen: Observation) -> Diagnosis | None:
     """The script trained at first, and in its last steps nothing was left to learn."""
     found = seen.faded
-    if found is None:
+    if found is None or found.how == "zero":
         return None
     at = innermost_frame(found.frames)
     last = f"the last {counted(found.steps, 'step')} of {found.optimizer}"
@@ -1614,21 +1614,31 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
 
 
 def died(seen: Observation) -> Diagnosis | None:
-    """Gradients were there at first; then all of them were exactly zero, although the loss is not.
+    """Gradients were there at first; then they were exactly zero, although the loss is not.
 
     A loss of 0 has reached its least value: a margin that every pair keeps, for example.
     """
-    learning = [p.gradients for p in seen.parameters if p.learns]
-    since = {len(letters.rstrip("z")) for letters in learning}
-    long = min((len(letters) for letters in learning), default=0) - max(since, default=0) >= DIED
-    if not long or not all(since) or not all(seen.losses[-DIED:]) or not seen.last_loss:
+    learning = [p for p in seen.parameters if p.learns]
+    since = {len(p.gradients.rstrip("z")) for p in learning}
+    long = min((len(p.gradients) for p in learning), default=0) - max(since, default=0) >= DIED
+    if not seen.last_loss:
         return None
-    built = seen.optimizers[0].frames if seen.optimizers else ()
-    line = (
-        f"From step {max(since) + 1} on every gradient was exactly zero, and the loss was not:"
-        " nothing learns any more."
-    )
-    rate = max(p.learning_rate or 0 for p in seen.parameters if p.learns)
+    if seen.faded is not None and seen.faded.how == "zero":
+        built = seen.faded.frames
+        line = (
+            f"In the last {counted(seen.faded.steps, 'step')} of {seen.faded.optimizer} half of the"
+            " gradients or more were exactly zero, whenever they were looked at; at first they were"
+            " not. Layers have died."
+        )
+    elif long and all(since) and all(seen.losses[-DIED:]):
+        built = seen.optimizers[0].frames if seen.optimizers else ()
+        line = (
+            f"From step {max(since) + 1} on every gradient was exactly zero, and the loss was not:"
+            " nothing learns any more."
+        )
+    else:
+        return None
+    rate = max((p.learning_rate or 0 for p in learning), default=0)
     at = innermost_frame(built)
     said = f"A step was too large. The learning rate is {rate:g}{say_where(at, 'built at')}."
     return make_diagnosis(Cause.DEAD, None, at, line, said, led=built, advice=TOO_LARGE)

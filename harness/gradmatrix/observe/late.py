@@ -1,19 +1,21 @@
 """What goes wrong after the audit: a script trains well at first, and later nothing learns.
 
-The checks run before each step and read no tensor: a learning rate, and whether gradients are
-there. One more is made at the end: whether the script then runs a module that a library took as a
-pattern, and trained another one in its place.
+The checks run before each step: of a learning rate, and whether gradients are there. They read no
+tensor but at few steps, ever more rarely: then they ask which gradients are exactly zero. One more
+is made at the end: whether the script then runs a module that a library took as a pattern, and
+trained another one in its place.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import source
 from .frames import line
-from .torches import held_by, highest_rate
+from .torches import held_by, highest_rate, read_gradient
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -30,6 +32,10 @@ ENOUGH = 5
 """So many steps up to the end, and half of all, are more than the end of a schedule."""
 EMPTY = 3
 """So many steps without any gradient are more than a phase between two others."""
+LOOKS = 3
+"""So many looks in a row, at ever longer distances, find more zeros than a pause in training."""
+FURTHER = 1.5
+"""The next look is at so many times the step of the last one."""
 TINY = 1e-8
 """A learning rate that is so small beside the highest one changes nothing."""
 
@@ -49,6 +55,8 @@ class LateWatch:
         self.tree = tree
         self.made_by: Callable[[Any], List[Dict[str, Any]]] = lambda _optimizer: []
         """What sets the learning rate of an optimizer, and where it was built."""
+        self.built_at: Callable[[Any], List[Dict[str, Any]]] = lambda _optimizer: []
+        """Where an optimizer was built."""
         self.audited: Callable[[Any], bool] = bool
         """Whether the current step of an optimizer is audited."""
         self.steps = 0
@@ -56,6 +64,9 @@ class LateWatch:
         """The highest learning rate of each optimizer, by id."""
         self._low: Optional[Dict[str, Any]] = None
         self._empty: Optional[Dict[str, Any]] = None
+        self._zero: Dict[int, Dict[str, Any]] = {}
+        """By id of the optimizer: how many looks in a row found that half of its gradients or more
+        were exactly zero, and the step of the next look."""
         self._held: Dict[int, Any] = {}
         """What optimizers held, by id (weak references)."""
         self._strangers: Set[int] = set()
@@ -77,6 +88,8 @@ class LateWatch:
         self.steps += 1
         if self.steps == 1:
             self._look_beside(optimizer)
+        with contextlib.suppress(Exception):  # what cannot be read is not zero
+            self._look_for_zeros(optimizer)
         rate = highest_rate(optimizer)
         top = self._top[id(optimizer)] = max(self._top.get(id(optimizer), 0.0), rate or 0.0)
         if rate is None or rate > TINY * top:
@@ -96,6 +109,22 @@ class LateWatch:
         self._empty["steps"] += 1
         if self._empty["steps"] == EMPTY:
             self._empty["frames"] = self.births.with_gradient()
+
+    def _look_for_zeros(self, optimizer: Any) -> None:
+        """At some steps after the audit: ask how many gradients are exactly zero."""
+        seen = self._zero.setdefault(id(optimizer), {"made": 0, "next": 0, "looks": 0})
+        seen["made"] += 1
+        if self.audited(optimizer):
+            seen["next"] = seen["made"] + 2
+        elif seen["made"] == seen["next"]:
+            seen["next"] = int(seen["made"] * FURTHER)
+            gradients = [p.grad for p in held_by(optimizer) if p.grad is not None]
+            letters = [read_gradient(sys.modules["torch"], each)[0] for each in gradients]
+            zero = bool(letters) and 2 * letters.count("z") >= len(letters)
+            seen["looks"] = seen["looks"] + 1 if zero else 0
+            if seen["looks"] == 1:
+                seen.update(since=seen["made"], optimizer=type(optimizer).__name__)
+                seen["frames"] = self.built_at(optimizer)
 
     def built(self, optimizer: Any) -> None:
         """An optimizer was built: note what it holds beyond the earlier ones."""
@@ -138,6 +167,11 @@ class LateWatch:
                 steps = self.steps - extra["since"]
                 named = {"how": "frozen", "optimizer": extra["optimizer"], "steps": steps}
                 return {**named, "frames": line(frozen[-1])}
+        for each in self._zero.values():
+            if each["looks"] >= LOOKS:
+                steps = each["made"] - each["since"] + 1
+                named = {"how": "zero", "optimizer": each["optimizer"], "steps": steps}
+                return {**named, "frames": each["frames"]}
         return self._pattern_run()
 
     def _look_beside(self, optimizer: Any) -> None:

@@ -133,6 +133,7 @@ class Observer:
     def _connect(self) -> None:
         """Let the watches tell each other what they see."""
         self.late.audited = self._audited
+        self.late.built_at = self.parameters.built_at
         self.late.made_by = lambda optimizer: (
             self.rates.scheduled(optimizer) or self.parameters.built_at(optimizer)
         )
