@@ -178,11 +178,12 @@ def corpus(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
-    """Measure the performance contract; with -- --comparison the error rate of timings."""
+    """Measure the performance contract and bisections; -- --comparison: errors of timings."""
     options = list(session.posargs)
     alone = options[:1] == ["--comparison"]
     if not alone:
         command(session, "bench", *options, families=TOOLS)
+        command(session, "bench-bisect", families=TOOLS)
     if alone or not options:  # takes hours; the same command continues where it stopped
         command(session, "bench-comparison", *options[1:], families=TOOLS)
 

@@ -6,11 +6,23 @@
 import sys
 
 from gradmatrix.cli.main import main
-from tools import audit, bench, bench_comparison, bench_page, campaign, corpus, costs, others, rekey
+from tools import (
+    audit,
+    bench,
+    bench_bisect,
+    bench_comparison,
+    bench_page,
+    campaign,
+    corpus,
+    costs,
+    others,
+    rekey,
+)
 
 COMMANDS = (
     audit.register_audit,
     bench.register_bench,
+    bench_bisect.register_bench_bisect,
     bench_comparison.register_bench_comparison,
     bench_page.register_page,
     campaign.register_campaign,
