@@ -49,6 +49,14 @@ def test_skipped_states_leave_a_range_around_the_edge(edges: int, data: st.DataO
     assert set(range(low + 1, high)) <= broken
 
 
+def test_a_state_whose_answer_is_known_is_not_asked_about() -> None:
+    """The chances of the edges before it add up to a little less than 1."""
+    search = Search([16.0, *[4.0] * 4, *[1.0] * 4])
+    search.skip(1)
+    search.saw(2, changed=True)
+    assert (None, (0, 2)) == (search.next(), search.answer())
+
+
 def test_what_may_be_asked_next_is_known_before_the_answer() -> None:
     """One state for each answer; none where the answer ends the search."""
     search = Search([1.0] * 8)
