@@ -49,9 +49,7 @@ class Search:
         halves = [
             (abs(below - FAIR), state)
             for state, below in enumerate(accumulate(self.chances[:-1]), start=1)
-            if state not in self.skipped
-            and any(self.chances[:state])
-            and any(self.chances[state:])
+            if state not in self.skipped and any(self.chances[:state]) and any(self.chances[state:])
         ]
         return min(halves)[1] if halves else None
 
