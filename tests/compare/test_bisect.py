@@ -216,6 +216,19 @@ def test_a_transitive_package(lab: Lab) -> None:
     assert [("below", "5", "6")] == edges(found)
 
 
+def test_packages_that_came_along_are_tried_together(lab: Lab) -> None:
+    """One set of packages says that none of the five is enough."""
+    came = [f"p{number}" for number in range(5)]
+    for name in came:
+        lab.add(name, 2)
+    lab.add("asked", 2, *(f"{name}>={{}}" for name in came))
+    lab.fails = lambda versions: versions["asked"] == 2
+    found = lab.bisect(["asked==1", *(f"{name}==1" for name in came)], ["asked==2"])
+    assert [("asked", "1", "2")] == edges(found)
+    assert {"asked": 1} | dict.fromkeys(came, 2) | {"torch": 1} in lab.runs
+    assert found.probes <= 5
+
+
 def test_a_package_that_only_makes_the_culprit_move_is_not_named(lab: Lab) -> None:
     """Each release of alpha needs its own beta, so beta alone moves alpha too."""
     lab.add("alpha", 8, "beta=={}")

@@ -427,7 +427,8 @@ class Bisection:
     def dragged(self, unit: Unit) -> Unit:
         """The unit, or the one of the packages that came along with it that is enough alone.
 
-        The unit stays where it was meanwhile: such a package may force it to move.
+        The unit stays where it was meanwhile: such a package may force it to move. If they are not
+        enough together, none is alone.
         """
         probe = self.probe(unit.versions)
         if probe.lock is None:
@@ -440,8 +441,11 @@ class Bisection:
             if each.name not in unit.versions and each.before and each.after
             if not is_of_torch(each.name)
         ]
+        alone = [each for each in came if self.resolved(each.versions | stays)]
+        if not alone or self.changes(together(alone) | stays) is False:
+            return unit
         return next(
-            (each for each in came[:MOST_DRAGGED] if self.changes(each.versions | stays)),
+            (each for each in alone[:MOST_DRAGGED] if self.changes(each.versions | stays)),
             unit,
         )
 
@@ -632,37 +636,45 @@ class Bisection:
         """Resolve the good side with these packages moved, and run the cell there."""
         if time.monotonic() > self.until:
             raise OutOfTime
+        resolved = self.resolved(moved)
+        if resolved is None:
+            return Probe(None, None, self.skipped[-1].why)
+        digest = resolved.lock.digest
+        known = self.seen.get(digest)
+        if known is not None and not (self.noise and known.record):
+            return known
+        probe = self.looked_up(resolved, fresh=bool(self.noise and known))
+        self.seen[digest] = probe
+        if probe.record is None:
+            self.skip(resolved.side.name, probe.why)
+        else:
+            self.tell(f"{resolved.side.name}: {self.words(probe)}")
+        return probe
+
+    def resolved(self, moved: Mapping[str, str]) -> Resolved | None:
+        """The good side with these packages moved; None, and the reason is kept, if it has none."""
         what, side = self.named(moved)
         try:
             lock, text = resolution.attempt(side, self.project.index)
         except NeedsBuild as error:
-            return self.skip(what, one_line(error.cause))
+            self.skip(what, one_line(error.cause))
+            return None
         if lock.failure is not None:
             if lock.failure.outcome == INDEX_UNREACHABLE:
                 raise IndexUnreachable(lock.failure.message)
-            return self.skip(what, resolution.explained(one_line(lock.failure.message)))
-        known = self.seen.get(lock.digest)
-        if known is not None and not (self.noise and known.record):
-            return known
-        resolved = resolution.kept(side, lock, text, folder_of(self.project) / "locks")
-        probe = self.looked_up(resolved, fresh=bool(self.noise and known))
-        self.seen[lock.digest] = probe
-        if probe.record is None:
-            self.skip(what, probe.why)
-        else:
-            self.tell(f"{what}: {self.words(probe)}")
-        return probe
+            self.skip(what, resolution.explained(one_line(lock.failure.message)))
+            return None
+        return resolution.kept(side, lock, text, folder_of(self.project) / "locks")
 
     def named(self, moved: Mapping[str, str]) -> tuple[str, Side]:
         """The good side with these packages moved, and its name for people."""
         what = few(list(starmap("{} {}".format, moved.items())), MOST_NAMED)
         return what, replace(self.side(moved), name=what or "the good side")
 
-    def skip(self, what: str, why: str) -> Probe:
-        """A set of packages that cannot be judged."""
+    def skip(self, what: str, why: str) -> None:
+        """Tell and keep that a set of packages cannot be judged."""
         self.tell(f"{what}: skipped, {why}")
         self.skipped.append(NotJudged(what, why))
-        return Probe(None, None, why)
 
     def looked_up(self, resolved: Resolved, *, fresh: bool) -> Probe:
         """Run the cell, and what it must agree with, in the environment of a lock.
