@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +90,10 @@ def site_of(
 ) -> dict[str, str]:
     """Every page and file by its path."""
     records = list(records)
-    table = table_of(records, locks, *scenarios, builds=builds, flips=flips)
+    combined = frozenset(stack.name for each in chosen for stack in each.stacks)
+    table = replace(
+        table_of(records, locks, *scenarios, builds=builds, flips=flips), combined=combined
+    )
     files = dict(
         all_pages(
             Results(table, claims, chosen),

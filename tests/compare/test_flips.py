@@ -112,6 +112,12 @@ def test_other_stacks_may_be_named(matrix: Lab) -> None:
     assert ("middle", "new") == named.turns[0].stacks
 
 
+def test_combined_stacks_are_no_neighbours(matrix: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of them, any release may be behind a change."""
+    monkeypatch.setattr(Project, "combined", {"middle"})
+    assert () == flip_search.current(Project.at(matrix.root)).turns
+
+
 def test_answers_of_another_machine_are_taken_where_a_question_is_open(matrix: Lab) -> None:
     """Others are not: of a cell that did not change, and of one that is known."""
     project = Project.at(matrix.root)

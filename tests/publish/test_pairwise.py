@@ -14,7 +14,7 @@ from gradmatrix.stacks.pairwise import Chosen, choose
 from tests.cli.test_cli import MATRIX, write_lock
 from tests.cli.test_cli import SUMS as SUMS_PAGE
 from tests.factories import make_lock
-from tests.sites import SUMS, cell, site_of, table_of
+from tests.sites import NEW, OLD, SUMS, cell, site_of, table_of
 from tests.stacks.test_pairwise import DAY, RELEASES, RULE, Asked
 
 if TYPE_CHECKING:
@@ -63,16 +63,28 @@ def test_what_can_only_be_installed_alone_is_listed() -> None:
     assert "<li>torch 2.8.0, trl 0.23.1</li>" in text
 
 
+def test_combined_stacks_are_on_their_page_and_in_no_line_of_stacks() -> None:
+    """They follow no date: no change leads from one to the next."""
+    records = [cell("old", "plain"), cell(RAN, "plain", "gradient:none"), cell("new", "plain")]
+    pages = site_of(records, [make_lock(RAN), OLD, NEW], SUMS, chosen=(CHOSEN,))
+    shown = {path for path, text in pages.items() if f"cells/{RAN}.html#sums-plain-cpu" in text}
+    assert {"pairwise.html", f"stacks/{RAN}.html"} <= shown
+    assert shown.isdisjoint({"index.html", "scenarios/sums.html", "stacks/new.html"})
+    assert "passes on 2 of 2 stacks" in pages["scenarios/sums.html"]
+    assert f'href="../stacks/{RAN}.html"' not in pages["stacks/old.html"]
+
+
 def test_other_stacks_are_shown_before_the_combined_ones(tmp_path: Path) -> None:
-    """However new these are: the first page is about what people install."""
+    """However new these are. Those that did not run have no column."""
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "sums.py").write_text(SUMS_PAGE.lstrip(), encoding="utf-8")
-    table = '[generate.pairwise]\nversions = { torch = ["2.8.0"], peft = ["0.17.1"] }\n'
+    table = '[generate.pairwise]\nversions = { torch = ["2.8.0", "2.9.1"], peft = ["0.17.1"] }\n'
     (tmp_path / "matrix.toml").write_text(MATRIX + table, encoding="utf-8")
     project = Project.at(tmp_path)
     [placed] = project.typed_matrix.rules
     given = choose(placed.rule, RELEASES, [], DAY, Asked())  # type: ignore[arg-type]
-    for stack in ("first", given.stacks[0].name, "second"):
+    for stack in ("first", "second", *(stack.name for stack in given.stacks)):
         write_lock(tmp_path, make_lock(stack))
+    project.store.append(cell(given.stacks[0].name, "plain"))
     generated.write(project.generated_file, {placed: given.stacks}, {placed: given.array})
     assert [given.stacks[0].name, "first", "second"] == [lock.stack for lock in in_order(project)]

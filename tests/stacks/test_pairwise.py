@@ -237,6 +237,16 @@ def test_both_names_of_a_project_have_one_version() -> None:
     assert ("lightning==2.6.0", "pytorch-lightning==2.6.0") == found.requirements
 
 
+def test_other_scenarios_keep_every_stack_and_ask_nothing() -> None:
+    """They are no part of what is resolved."""
+    before = choose(RULE, RELEASES, [], DAY, Asked())
+    rule, ask = msgspec.structs.replace(RULE, scenarios=("sums",)), Asked()
+    after = choose(rule, RELEASES, [before], DAY, ask)
+    assert [] == ask.stacks
+    assert [stack.name for stack in before.stacks] == [stack.name for stack in after.stacks]
+    assert {("sums",)} == {stack.scenarios for stack in after.stacks}
+
+
 def test_bounds_that_no_release_meets_give_no_stack() -> None:
     """Nothing is asked."""
     rule = msgspec.structs.replace(RULE, versions={"torch": ("2.8.0",), "peft": ">=9"})
@@ -256,6 +266,7 @@ def test_bounds_that_no_release_meets_give_no_stack() -> None:
         ('versions = { torch = "newest", peft = ">=0.17" }', "cannot be read"),
         ('versions = { torch = [], peft = ">=0.17" }', "cannot be read"),
         ('versions = { torch = ">=2", peft = ">=0" }\npythons = ["3"]', "has python"),
+        ('versions = { torch = ">=2", peft = ">=0" }\nscenarios = ["no"]', "which does not exist"),
     ],
 )
 def test_a_wrong_table_is_one_clear_error(tmp_path: Path, table: str, says: str) -> None:

@@ -75,7 +75,11 @@ def write(project: Project, flips: Flips) -> Flips:
 
 def changes(project: Project, further: Iterable[tuple[str, str]] = ()) -> list[Turning]:
     """Every change between neighbouring stacks or ``further`` pairs, those of most cells first."""
-    locks = [lock for lock in by_date(project.known_locks()) if lock.failure is None]
+    locks = [
+        lock
+        for lock in by_date(project.known_locks())
+        if lock.failure is None and lock.stack not in project.combined
+    ]
     digits = {lock.stack: lock_input(lock) for lock in locks}
     records = project.records_of(digits)
     along: dict[Key, list[Record]] = defaultdict(list)

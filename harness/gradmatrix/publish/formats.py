@@ -289,6 +289,7 @@ def as_markdown(table: Table) -> str:
         parts += ["## Reported variants that train (cpu)", ""]
         parts += ["✓ all of them train, ◐ some, ✗ none.", "", headline(table), ""]
     parts += ["## Stacks", "", stacks_table(table), ""]
+    shown = [lock.stack for lock in table.dated]
     for device in dict.fromkeys(row.device for row in table.rows):
         rows = table.of_device(device)
         if lacks_device(rows):
@@ -301,7 +302,7 @@ def as_markdown(table: Table) -> str:
             ("Does the stack tell you?", misuse),
         ):
             if section:
-                cells = markdown_table(grid(section, table.scenarios, table.stacks))
+                cells = markdown_table(grid(section, table.scenarios, shown))
                 parts += [f"## {title} ({markdown(device)})", "", cells, ""]
     return "\n".join(parts)
 
@@ -358,7 +359,7 @@ def headline(table: Table, stacks: Collection[str] | None = None) -> str:
         stacks: The names of the stacks to show; None for all.
     """
     counted = {Role.REPORTED} if has_reported(table) else {*Role} - {Role.MISUSE}
-    shown = [lock for lock in table.locks if stacks is None or lock.stack in stacks]
+    shown = [lock for lock in table.dated if stacks is None or lock.stack in stacks]
     rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in table.of_device("cpu"):
         if row.role in counted:

@@ -18,7 +18,7 @@ import re
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from multiprocessing import get_context
@@ -130,11 +130,15 @@ def chosen(project: Project) -> list[Chosen]:
 
 
 def in_order(project: Project) -> tuple[Lock, ...]:
-    """Return the locks by date. Stacks of [generate.pairwise] come first: pages show them last."""
-    combined = {stack.name for each in chosen(project) for stack in each.stacks}
-    return tuple(
-        sorted(by_date(project.known_locks()), key=lambda lock: lock.stack not in combined)
+    """Return the locks by date. Stacks of [generate.pairwise] come first: pages show them last.
+
+    Those of them without a record are left out: a pair that is covered needs no column.
+    """
+    combined, ran = project.combined, project.store.stacks
+    shown = (
+        lock for lock in project.known_locks() if lock.stack not in combined or lock.stack in ran
     )
+    return tuple(sorted(by_date(shown), key=lambda lock: lock.stack not in combined))
 
 
 def refuse_incomplete(project: Project) -> None:
@@ -174,7 +178,8 @@ def gather(project: Project, *, site: bool) -> Gathered:
     project.store.problems[:] = problems
     scenarios = {s.name: s for s in project.chosen_scenarios()}
     exact = flips.load(project.published_results)
-    return Gathered(tabulated(locks, scenarios, rows, builds, exact), pages)
+    table = tabulated(locks, scenarios, rows, builds, exact)
+    return Gathered(replace(table, combined=project.combined), pages)
 
 
 @contextmanager

@@ -268,6 +268,13 @@ class Table:
     """
     turnings: tuple[Turning, ...] = ()
     """Which release is behind changes from stack to stack, with the locks of today."""
+    combined: frozenset[str] = frozenset()
+    """The names of the stacks of [generate.pairwise], and of others."""
+
+    @property
+    def dated(self) -> tuple[Lock, ...]:
+        """The stacks that follow each other in time: all but those of [generate.pairwise]."""
+        return tuple(lock for lock in self.locks if lock.stack not in self.combined)
 
     @property
     def stacks(self) -> list[str]:

@@ -168,6 +168,12 @@ class Project:
         """The stacks that come from the package index: committed beside the locks."""
         return generated.path_in(self.locks_folder, self.matrix_file, self.root)
 
+    @property
+    def combined(self) -> frozenset[str]:
+        """The stacks of [generate.pairwise]. No day had them, so they are in no line of stacks."""
+        chosen = generated.chosen_in(self.generated_file)
+        return frozenset(stack.name for each in chosen for stack in each.stacks)
+
     @cached_property
     def index(self) -> Index:
         """The package index of this machine."""

@@ -25,7 +25,7 @@ from gradmatrix.stacks import generate
 from gradmatrix.stacks.generate import Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
@@ -162,6 +162,9 @@ def load(path: Path, scenario_names: Collection[str], today: dt.date | None = No
     typed = tuple(_stack(path, entry, today, runnable) for entry in document.stacks)
     check_unique(path, "stack", [stack.name for stack in typed])
     placed = generate.read(path, document.generate, today)
+    for each in placed:
+        if isinstance(each.rule, generate.Pairwise):
+            _check_scenarios(path, each.place, each.rule.scenarios, runnable)
     stacks = generate.joined(path, typed, generate.snapshots_of(placed, today))
     if not stacks and not placed:
         raise wrong(path, "names no stack", fix="write a [[stacks]] table, or [generate.snapshots]")
@@ -198,10 +201,7 @@ def _stack(path: Path, entry: _StackTable, today: dt.date, runnable: Collection[
     for text in entry.requirements:
         check_requirement(path, f"stack {entry.name!r}", text)
     check_build(path, f"stack {entry.name!r}", entry.build)
-    for name in entry.scenarios:
-        if name not in runnable:
-            what = f"has the scenario {name!r} in stack {entry.name!r}, which does not exist"
-            raise wrong(path, what, did_you_mean(name, runnable))
+    _check_scenarios(path, f"stack {entry.name!r}", entry.scenarios, runnable)
     return Stack(
         name=entry.name,
         python=entry.python,
@@ -213,6 +213,15 @@ def _stack(path: Path, entry: _StackTable, today: dt.date, runnable: Collection[
         scenarios=entry.scenarios,
         prereleases=entry.prereleases,
     )
+
+
+def _check_scenarios(
+    path: Path, place: str, names: Iterable[str], runnable: Collection[str]
+) -> None:
+    for name in names:
+        if name not in runnable:
+            what = f"has the scenario {name!r} in {place}, which does not exist"
+            raise wrong(path, what, did_you_mean(name, runnable))
 
 
 def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal["today"]:

@@ -140,6 +140,8 @@ class Pairwise(Frozen, frozen=True, kw_only=True):
     """What is installed; a package without a row in `versions` is left open."""
     pythons: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (PYTHON,)
     """Python versions. A stack has the first one with which it can be installed."""
+    scenarios: tuple[str, ...] = ()
+    """The only scenarios that they run; without the key, those of [run]."""
     prefix: str = "pairwise"
     """How the stacks' names begin."""
     core: bool = False

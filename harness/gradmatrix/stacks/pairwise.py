@@ -358,6 +358,7 @@ def stack_of(rule: Pairwise, pins: Pins, python: str, as_of: dt.date) -> Stack:
         core=rule.core,
         summary=versioned(pins),
         build=tuple(map(canonicalize_name, rule.build)),
+        scenarios=rule.scenarios,
     )
 
 

@@ -103,8 +103,8 @@ def everywhere(view: View, cause: Cause) -> list[Row]:
     return [
         row
         for place in places
-        for row in reversed(view.along(place))
-        if row is not None and row.passed is False and reason(row) == cause.cause
+        for row in reversed(view.by_place[place])
+        if row.passed is False and reason(row) == cause.cause
     ]
 
 
@@ -152,7 +152,7 @@ def courses(view: View, failing: Sequence[Row]) -> list[Course]:
 
 def sentence(view: View, place: Place, failing: Sequence[str]) -> str:
     """Return with which releases a variant fails and trains."""
-    judged = [row for row in view.along(place) if row is not None and row.passed is not None]
+    judged = [row for row in view.by_place[place] if row.passed is not None]
     training = [row.stack for row in judged if row.outcome == TRAINS and row.passed]
     some = f"fails in this way on {len(failing)} of {counted(len(judged), 'stack')}"
     if not training:

@@ -129,7 +129,7 @@ def kin(view: View, rows: Mapping[str, Sequence[Place]]) -> list[list[Lock]]:
     Two stacks are in one group if the same scenario was judged on both, or on a chain of others.
     """
     groups: list[tuple[set[str], list[Lock]]] = []
-    for lock in view.newest_first:
+    for lock in view.table.dated[::-1]:
         judged = {name for name, places in rows.items() if {*verdicts(view, lock, places)} - {None}}
         if not judged:
             continue

@@ -53,11 +53,14 @@ MOST_STACKS = 12
 
 def stack_pages(view: View) -> Iterator[tuple[str, bytes]]:
     """Yield the page of each stack."""
-    locks = view.table.locks
+    locks = view.table.dated
     for place, lock in enumerate(locks):
         older = locks[place - 1] if place else None
         newer = locks[place + 1] if place + 1 < len(locks) else None
         yield stack_page(view, lock, older, newer)
+    for lock in view.table.locks:
+        if lock.stack in view.table.combined:
+            yield stack_page(view, lock, None, None)
 
 
 def stack_page(view: View, lock: Lock, older: Lock | None, newer: Lock | None) -> tuple[str, bytes]:
@@ -169,7 +172,7 @@ def scenario_pages(view: View, source_of: Mapping[str, str]) -> Iterator[tuple[s
 
 def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, bytes]:
     """Return the page of a scenario."""
-    locks = view.newest_first[:WINDOW]
+    locks = view.table.dated[::-1][:WINDOW]
     own = [
         Section(
             section.device,
@@ -187,7 +190,7 @@ def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, byt
         story=story(source),
         source=source,
         tables=[section_table(view, section, locks, ROOT) for section in own if section.lines],
-        more=len(view.table.locks) - len(locks),
+        more=len(view.table.dated) - len(locks),
         absent=view.absent,
         courses=[
             course(view, line, summaries.get(line.variant, ""))
@@ -195,8 +198,8 @@ def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, byt
         ],
         several=len(view.devices) > 1,
         builds=view.builds,
-        first=view.table.locks[0] if view.table.locks else None,
-        last=view.table.locks[-1] if view.table.locks else None,
+        first=next(iter(view.table.dated), None),
+        last=next(iter(locks), None),
     )
 
 
@@ -214,7 +217,7 @@ def course(view: View, line: Line, summary: str) -> Course:
     along = view.along(line.place)
     points = list(turning_points(along))
     turns = [turn(view, point) for point in points[-MOST_TURNS:]]
-    names = view.table.stacks
+    names = [lock.stack for lock in view.table.dated]
     axis = Axis(names, [view.builds.get(name) for name in names])
     drawn, passing = strip(line, along, axis)
     trained = [

@@ -7,6 +7,7 @@ at once.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,12 @@ from gradmatrix.publish.site.markup import GLOSSARY, ROLES, in_words, page
 from gradmatrix.publish.site.messages import claims_page, messages, messages_page
 from gradmatrix.publish.site.pages import package_pages, scenario_pages, stack_pages
 from gradmatrix.publish.site.releases import ranked
-from gradmatrix.publish.site.tables import NOT_RUN, TITLES, View, in_cell
+from gradmatrix.publish.site.tables import NOT_RUN, TITLES, View, in_cell, section_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from markupsafe import Markup
 
     from gradmatrix.compare.history import History
     from gradmatrix.publish.formats import Results
@@ -67,7 +70,9 @@ def all_pages(
     yield claims_page(view, results.claims)
     if pairs:
         ran = {row.stack for row in view.table.rows}
-        yield page("pairwise.html", links.PAIRWISE, tables=pairs, ran=ran)
+        yield page(
+            "pairwise.html", links.PAIRWISE, pairs=pairs, tables=combined_tables(view), ran=ran
+        )
     yield page(
         "query.html",
         links.QUERY,
@@ -80,6 +85,21 @@ def all_pages(
     yield data_file(view)
     for path in sorted(STATIC.glob("*.*")):
         yield f"site/{path.name}", path.read_bytes()
+
+
+def combined_tables(view: View) -> list[Markup]:
+    """Return the cells of the stacks of [generate.pairwise], the newest releases first."""
+    locks = sorted(
+        (lock for lock in view.table.locks if lock.stack in view.table.combined),
+        key=lambda lock: [ranked(view.versions[lock.stack].get(name, "")) for name in SHOWN],
+        reverse=True,
+    )
+    ran = {place for lock in locks for place in view.cells[lock.stack]}
+    sections = (
+        replace(each, lines=tuple(line for line in each.lines if line.place in ran))
+        for each in view.sections
+    )
+    return [section_table(view, each, locks, "") for each in sections if each.lines]
 
 
 def data_file(view: View) -> tuple[str, bytes]:
@@ -103,7 +123,7 @@ def data(view: View) -> dict[str, Any]:
     lines = [
         (line, number) for number, section in enumerate(view.sections) for line in section.lines
     ]
-    courses = [[coded(row) for row in view.along(line.place)[::-1]] for line, _ in lines]
+    courses = [[coded(view.row(lock.stack, line.place)) for lock in locks] for line, _ in lines]
     kinds = [
         kind
         for kind, _ in Counter(kind for course in courses for kind, _ in course).most_common(

@@ -124,7 +124,7 @@ class View:
     @cached_property
     def before(self) -> dict[str, str]:
         """The previous stack of each stack, by date."""
-        names = self.table.stacks
+        names = [lock.stack for lock in self.table.dated]
         return dict(zip(names[1:], names, strict=False))
 
     @cached_property
@@ -177,8 +177,8 @@ class View:
         return self.cells.get(stack, {}).get(place)
 
     def along(self, place: Place) -> list[Row | None]:
-        """Return the cells of a variant on all stacks, the oldest first."""
-        return [self.row(lock.stack, place) for lock in self.table.locks]
+        """Return the cells of a variant on the stacks in order of time, the oldest first."""
+        return [self.row(lock.stack, place) for lock in self.table.dated]
 
     def lines_of(self, scenario: str) -> Iterator[Line]:
         """Yield the rows of a scenario."""
@@ -188,7 +188,7 @@ class View:
 
     def windows(self) -> list[tuple[Lock, ...]]:
         """Return the stacks in groups that fit on a page, the newest first."""
-        locks = self.newest_first
+        locks = self.table.dated[::-1]
         lines = sum(len(section.lines) for section in self.sections)
         wide = max(LEAST_STACKS, min(WINDOW, MOST_CELLS // max(1, lines)))
         return [locks[start : start + wide] for start in range(0, len(locks), wide)] or [()]
