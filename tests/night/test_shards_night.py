@@ -8,6 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from gradmatrix.cli.main import main
@@ -128,7 +129,8 @@ def timeless(root: Path, results: Path | None = None) -> dict[Cell, Record]:
     project = Project.at(root, results=results)
     moment = make_lock().as_of
     records = project.records_of(["first", "second", "broken"])
-    return {cell: replace(record, recorded_at=moment, run="") for cell, record in records.items()}
+    same = {"recorded_at": moment, "run": "", "reference": UNSET}
+    return {cell: replace(record, **same) for cell, record in records.items()}
 
 
 def a_night(root: Path, folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> int:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gradmatrix.observe.cell import Clock, elapsed_s
+from gradmatrix.observe.clock import Clock, elapsed_s
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the run queue")
 WORK_S = 0.3
@@ -60,3 +60,13 @@ def test_a_helper_thread_on_the_same_core_makes_a_step_longer() -> None:
     finally:
         os.sched_setaffinity(0, cores)
     assert elapsed_s(before, after) > 1.8 * WORK_S
+
+
+def test_a_closed_file_is_no_error() -> None:
+    """A script may close every file: then the clock is one of wall time."""
+    clock = Clock()
+    clock.tick()
+    os.close(clock.file)
+    clock.tick()
+    ((before, after),) = clock.steps
+    assert 0 < elapsed_s(before, after) == after[0] - before[0]

@@ -88,6 +88,7 @@ def test_every_step_counts_once(gradient_bench: Workbench) -> None:
     assert (10, 5, 2) == (seen.steps, len(seen.step_times_s), len(seen.losses))
     assert {"ff"} == {parameter.gradients for parameter in seen.parameters}
     assert all(seconds > 0 for seconds in seen.step_times_s)
+    assert len(seen.waited_s) == len(seen.step_times_s)
 
 
 def test_losses_of_accumulated_passes_are_added(gradient_bench: Workbench) -> None:

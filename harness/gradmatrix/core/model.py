@@ -185,6 +185,15 @@ Moment = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 """A time with its time zone."""
 
 
+class Reference(Frozen, frozen=True):
+    """How fast the machine was beside a cell: the seconds of a fixed piece of work, in order."""
+
+    program: str
+    """The identity of that work and of what runs it. Times of two programs are never compared."""
+    before_s: tuple[float, ...]
+    after_s: tuple[float, ...]
+
+
 class Record(Frozen, frozen=True):
     """One cell's identity, outcome, observation and timings: one line of JSON."""
 
@@ -207,6 +216,8 @@ class Record(Frozen, frozen=True):
     observation: Observation | None = None
     repeats: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """The judged outcomes of earlier runs with the same key, oldest first; not written if none."""
+    reference: Reference | msgspec.UnsetType = msgspec.UNSET
+    """Of a cell with step times on the processor, if its run took one."""
 
     @property
     def judged_runs(self) -> tuple[str, ...]:

@@ -540,6 +540,8 @@ class Observation(Frozen, frozen=True):
     unmoved: Unmoved | None = None
     unread: bool = False
     """The observer failed, and knows no parameter that should learn."""
+    waited_s: tuple[float, ...] = ()
+    """Seconds of each timed step in which another process had the core (Linux)."""
 
 
 class Rate(Frozen, frozen=True):

@@ -20,9 +20,10 @@ import time
 import traceback
 import unittest
 from types import ModuleType
-from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Set
 
 from . import machine, protocol
+from .clock import Clock, elapsed_s
 from .observer import Enough, Observer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -32,8 +33,6 @@ TRACEBACK_LIMIT = 8000
 STANDARD = frozenset(getattr(sys, "stdlib_module_names", sys.builtin_module_names))
 _scenarios: Set[Optional[str]] = set()
 """The names of the modules of all scenarios that were imported."""
-SIZE = 128
-"""Bytes to read from /proc/self/schedstat, which holds three numbers."""
 
 
 def run(request: Dict[str, Any], events: IO[str]) -> None:
@@ -356,7 +355,6 @@ class Pacer:
         """File descriptor of the host's pipe."""
         self.clock = Clock()
         self.left = 1  # the first step ends the set-up; then the host decides
-        self.ticks: List[Moment] = []
         observer.stepped = self.stepped
 
     def stepped(self) -> None:
@@ -368,10 +366,10 @@ class Pacer:
             return
         self.left -= 1
         if self.left and self.device == "cpu":
-            self.ticks.append(self.clock.now())
+            self.clock.tick()
             return
         self.observer.synchronize()
-        self.ticks.append(self.clock.now())
+        self.clock.tick()
         if not self.left:
             self.end_block()
 
@@ -383,7 +381,7 @@ class Pacer:
         """
         if self.observer.steps == 1:
             self.begun()
-        times = [elapsed_s(before, after) for before, after in zip(self.ticks, self.ticks[1:])]
+        times = [elapsed_s(before, after) for before, after in self.clock.steps]
         peak = (
             machine.peak_memory_bytes()
             if self.device == "cpu"
@@ -397,7 +395,7 @@ class Pacer:
         if command["steps"] < 1:
             raise Enough
         self.left = command["steps"]
-        self.ticks = [self.clock.now()]
+        self.clock.ticks = [self.clock.now()]
 
     def next_command(self) -> Dict[str, Any]:
         """The host's next line; {"steps": 0} if the host is gone."""
@@ -410,38 +408,3 @@ class Pacer:
             line += byte
         command: Dict[str, Any] = json.loads(line)
         return command
-
-
-Moment = Tuple[float, float, float]
-"""Seconds: wall time, this thread's time in the run queue, processor time of the other threads."""
-
-
-def elapsed_s(before: Moment, after: Moment) -> float:
-    """Seconds in which this process ran, or waited for anything but a processor core.
-
-    While a thread waits in the run queue, something else has its core. If that is another thread of
-    this process, the time counts: the step would be shorter without that thread. If it is another
-    process, it does not count.
-    """
-    wall, waited, others = (end - begin for begin, end in zip(before, after))
-    return wall - max(0.0, waited - others)
-
-
-class Clock:
-    """Reads what ``elapsed_s`` needs. Only Linux counts the time in the run queue."""
-
-    def __init__(self) -> None:
-        try:
-            self.file = os.open("/proc/self/schedstat", os.O_RDONLY)
-            os.pread(self.file, SIZE, 0).split()[1]
-        # Another system, or a kernel that does not count it.
-        except (OSError, IndexError, AttributeError):
-            self.file = -1
-
-    def now(self) -> Moment:
-        """This moment."""
-        now = time.perf_counter()
-        if self.file < 0:
-            return now, 0.0, 0.0
-        waited = int(os.pread(self.file, SIZE, 0).split()[1]) * 1e-9
-        return now, waited, time.process_time() - time.thread_time()

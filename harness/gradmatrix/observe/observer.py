@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import time
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import frames, machine, protocol, severing, source, unmoved
 from .backward import BackwardWatch
 from .births import BirthWatch
+from .clock import Clock, waited_s
 from .evidence import Evidence
 from .forward import ForwardWatch
 from .late import LaterTraining, LateWatch
@@ -90,7 +90,7 @@ class Observer:
         """Called before the script is stopped."""
         self.entered_training = False
         self.steps = 0
-        self.ticks: List[float] = []
+        self.ticks = Clock()
         self.trouble = Trouble()
         self._step_of: Dict[int, int] = {}
         """Finished steps of each optimizer, by id."""
@@ -403,7 +403,7 @@ class Observer:
             self.stepped()
         elif self.steps >= self.skip:
             self.synchronize()
-            self.ticks.append(time.perf_counter())
+            self.ticks.tick()
         self._stop_if_done()
 
     def _began_late(self, optimizer: Any) -> None:
@@ -468,7 +468,8 @@ class Observer:
             "backward": self.backward.calls,
             "warnings": self.messages.facts(),
             "faded": self._or(self.late.facts, None),
-            "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
+            "step_times_s": [after[0] - before[0] for before, after in self.ticks.steps],
+            "waited_s": [waited_s(*step) for step in self.ticks.steps],
             "observer_errors": self.trouble.errors,
         }
 

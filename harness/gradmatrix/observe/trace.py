@@ -42,7 +42,8 @@ RANKS = ("RANK", "LOCAL_RANK")
 """Set by launchers: torchrun and accelerate set both, Lightning only the second."""
 NOTHING: Dict[str, Any] = {
     "steps": 0, "last_loss": None, "losses": (), "gradient_norms": (), "backward": (),
-    "parameters": (), "lost": (), "warnings": (), "step_times_s": (), "observer_errors": (),
+    "parameters": (), "lost": (), "warnings": (), "step_times_s": (), "waited_s": (),
+    "observer_errors": (),
 }  # fmt: skip
 """What an observer would say that saw nothing."""
 
@@ -279,7 +280,7 @@ def observation(
 ) -> Dict[str, Any]:
     """The observation of a process so far; without an observer it never imported torch."""
     facts = {**NOTHING} if observer is None else observer.facts()
-    facts["step_times_s"] = facts["step_times_s"][-TIMES_KEPT:]
+    facts.update({name: facts[name][-TIMES_KEPT:] for name in ("step_times_s", "waited_s")})
     cuda = machine.peak_cuda_memory_bytes() if "torch" in sys.modules else None
     return {
         "schema": protocol.SCHEMA,

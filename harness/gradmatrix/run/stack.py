@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.model import Cell, Failure, Lock, Record, Role, Scenario, Stack
+from gradmatrix.core.model import Cell, Failure, Lock, Record, Reference, Role, Scenario, Stack
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import Verdict, passes
+from gradmatrix.run import reference
 from gradmatrix.run.plan import Action, Planned, Selection, plan
 from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks import environment
@@ -107,6 +108,7 @@ class Ran:
     import_s: float = 0.0
     cells_s: float = 0.0
     repeated: Mapping[str, int] = field(default_factory=dict)
+    reference: Reference | None = None
 
 
 Place = Callable[["StackRun", list[Planned]], Generator[Ran]]
@@ -138,9 +140,20 @@ def cells_in(
         run_id=run.run_id,
     ) as pool:
         build, notice = installed.build.value, (installed.installed and installed.notice) or ""
+        before = reference.sample()
         for cell, finished, _ in pool.run_cells(cells):
+            beside: Reference | None = None
+            if is_timed(cell.cell, finished):
+                after = reference.sample()
+                beside, before = Reference(reference.program(), before, after), after
             spent = pool.spent()
-            yield Ran(cell.cell, finished, build, notice, *spent)
+            yield Ran(cell.cell, finished, build, notice, *spent, reference=beside)
+
+
+def is_timed(cell: Cell, finished: Finished) -> bool:
+    """Whether a cell has step times that the speed of the processor explains."""
+    seen = finished.answer.observation if finished.answer else None
+    return cell.device == "cpu" and seen is not None and bool(seen.step_times_s)
 
 
 @dataclass(frozen=True)
@@ -197,6 +210,7 @@ class StackRun:
                         ran.finished.verdict,
                         ran.finished,
                         build=ran.build,
+                        reference=ran.reference,
                         before=before.get((cell.cell, cell.key)),
                     )
                     self.progress.ended(record, ran.finished.output)
@@ -269,6 +283,7 @@ class StackRun:
         finished: Finished | None = None,
         *,
         build: str = "",
+        reference: Reference | None = None,
         before: Record | None = None,
         message_limit: int = MESSAGE_LIMIT,
     ) -> Record:
@@ -290,6 +305,7 @@ class StackRun:
             build=build,
             observation=observation,
             repeats=(before.judged_runs[-REPEATS_LIMIT:] if before else ()) or msgspec.UNSET,
+            reference=reference or msgspec.UNSET,
         )
         self.store.append(record)
         return record
