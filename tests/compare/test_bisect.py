@@ -238,6 +238,8 @@ def test_a_package_that_only_makes_the_culprit_move_is_not_named(lab: Lab) -> No
     assert [("alpha", "4", "5")] == edges(found)
     assert ("beta 4 → 5",) == found.edges[0].also
     assert "alpha 4 (2025-01-05) and 5 (2025-01-06), with which beta 4 → 5 moved" in found.headline
+    tried = [each.what for each in found.skipped if each.what.startswith("alpha 4")]
+    assert ["alpha 4, beta 5, torch 1", "alpha 4, beta>=4,<=5,!=4"] == tried
 
 
 def test_without_a_network_it_is_one_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

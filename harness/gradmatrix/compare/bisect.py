@@ -462,6 +462,10 @@ class Bisection:
                 continue
             if is_of_torch(move.name) or move.same_version:
                 continue
+            low, high = sorted((move.before, move.after), key=Version)
+            others = f"{move.name}>={low},<={high},!={move.before}"
+            if not self.resolved(unit.at(before), others):
+                continue
             line = self.line(Unit(move.name, {move.name: move.after}, move.before, OTHER))
             for version in line[:0:-1][:MOST_TRIED]:
                 other = Unit(move.name, {move.name: version or ""}, move.before, OTHER)
@@ -552,7 +556,7 @@ class Bisection:
                 for each in second.lock.packages
                 if each.name not in unit.versions and not is_of_torch(each.name)
             }
-            pinned = self.probe(held | moved)
+            pinned = self.probe(moved | held)
             same = self.ending(first) if first.record else self.outcome
             if pinned.record is not None and self.ending(pinned) == same:
                 first = pinned
@@ -651,9 +655,15 @@ class Bisection:
             self.tell(f"{resolved.side.name}: {self.words(probe)}")
         return probe
 
-    def resolved(self, moved: Mapping[str, str]) -> Resolved | None:
-        """The good side with these packages moved; None, and the reason is kept, if it has none."""
+    def resolved(self, moved: Mapping[str, str], bound: str = "") -> Resolved | None:
+        """The good side with these packages moved; None if it has no solution, and why is kept.
+
+        A package that does not move may have a ``bound``.
+        """
         what, side = self.named(moved)
+        if bound:
+            side = replace(side, constraints=(*side.constraints, bound))
+            what = f"{what}, {bound}"
         try:
             lock, text = resolution.attempt(side, self.project.index)
         except NeedsBuild as error:
