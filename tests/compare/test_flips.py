@@ -92,7 +92,7 @@ def test_what_another_run_has_found_meanwhile_is_kept(
 
     monkeypatch.setattr(flip_search.Search, "answered", answering)
     found = flip_search.Search(project, Watcher(), matrix.told.append, 600.0).run(known)
-    assert found == flips.load(project.published_results)
+    assert {*found.turns} == {*flips.load(project.published_results).turns}
     assert (other, len(known.turns) - 1) == (found.turns[-1], len(asked))
 
 
@@ -131,6 +131,15 @@ def test_answers_of_another_machine_are_taken_where_a_question_is_open(matrix: L
     )
     kept = flips.load(project.published_results).turns
     assert (known, given, *here.turns[2:]) == kept
+
+
+def test_the_file_keeps_its_order(matrix: Lab) -> None:
+    """A pair that is looked at first does not move there."""
+    project = Project.at(matrix.root)
+    kept = flip_search.write(project, flip_search.current(project))
+    first = flip_search.current(project, kept.turns[-1].stacks)
+    assert kept.turns[-1].stacks == flip_search.write(project, first).turns[0].stacks
+    assert kept == flips.load(project.published_results)
 
 
 def test_the_table_says_how_many_are_exact(matrix: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,10 +65,16 @@ def answered(flips: Flips, given: Flips) -> Flips:
 
 
 def write(project: Project, flips: Flips) -> Flips:
-    """Keep what was found, with the answers that another run has found meanwhile."""
+    """Keep what was found, with the answers that another run has found meanwhile.
+
+    The file keeps its order, so that a difference shows what is new.
+    """
     with held(folder_of(project) / "flips.lock"):
-        found = answered(flips, load(project.published_results))
-        content = msgspec.json.format(msgspec.json.encode(found), indent=1)
+        known = load(project.published_results)
+        found = answered(flips, known)
+        places = {each.change: place for place, each in enumerate(known.turns)}
+        order = sorted(found.turns, key=lambda turn: places.get(turn.change, len(places)))
+        content = msgspec.json.format(msgspec.json.encode(Flips(turns=tuple(order))), indent=1)
         write_atomically(path_of(project.published_results), content + b"\n")
     return found
 
