@@ -520,6 +520,9 @@ class Observation(Frozen, frozen=True):
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     constant_parts: tuple[ConstantPart, ...] = ()
+    links: tuple[Written, ...] = ()
+    """Parts of the loss that lead to the wrong parameters: a "sample" (or torch's "normal"), an
+    "argmin" that nothing passes straight through, or the "weight" of a log-probability."""
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None

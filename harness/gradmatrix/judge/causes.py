@@ -129,6 +129,17 @@ class Cause(StrEnum):
             "print(loss.detach())  # only what is logged"
         ),
     )
+    NOT_DETACHED = (
+        "not-detached",
+        "A loss trains a part of the model that it should only use as a value.",
+        "Detach what is only a value in that loss.",
+        "The advantage of a policy's loss is not detached, so that loss trains the critic too.",
+        (
+            "advantage = returns - values\n"
+            "policy_loss = -(log_probs * advantage.detach()).mean()  # trains the policy alone\n"
+            "value_loss = advantage.pow(2).mean()"
+        ),
+    )
     FUNCTION_RETURNED_NONE = (
         "function-returned-none",
         "The backward of a torch.autograd.Function returned None for an input that needs one.",

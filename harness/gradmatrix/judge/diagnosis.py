@@ -85,6 +85,15 @@ KEPT_IN = (
     " part must not learn from the tensor, detach it only there, and give this loss the tensor"
     " itself: use it before the line, or compute it anew."
 )
+RESAMPLED = (
+    "Draw a sample that has a gradient: rsample() of the distribution, or mean + std *"
+    " torch.randn_like(std). Of a distribution without rsample use a relaxed one"
+    " (Gumbel-softmax), or " + THROUGH
+)
+UNDETACHED = (
+    "Detach the advantage where it weights the policy: -(log_prob * advantage.detach()). The value"
+    " then learns by its own loss alone."
+)
 WHOLE = (
     "`{how}` makes whole numbers, which have no gradient. Keep floating-point values up to the"
     " loss, or use a straight-through estimator: x + (hard(x) - x).detach()."
@@ -98,6 +107,10 @@ ADVICE_OF = {
     **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), ROUNDED),
     **dict.fromkeys(("item", "tolist"), OF_VALUES),
     "__float__": "Use the tensor itself in the loss; call float() only for what is logged.",
+    "sample": RESAMPLED,
+    **dict.fromkeys(
+        ("normal", "bernoulli", "poisson"), f"`{{how}}` has a gradient of zero. {RESAMPLED}"
+    ),
     "autograd.grad": "Give `autograd.grad` create_graph=True: without it the gradients are values,"
     " and a loss of them trains nothing.",
     "numpy": "Stay in torch: use the tensor itself and functions of torch, without detach() and"
@@ -217,6 +230,9 @@ NOT_SEVERED = (
     "ceil",
     "trunc",
     "sign",
+    "normal",
+    "bernoulli",
+    "poisson",
     "clip_grad_norm_",
 )
 """Operations that have a sign of their own, or that leave the tensor in the graph."""
@@ -267,6 +283,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             shared,
             rebuilt_part,
             constant_part,
+            mislinked,
             never_zeroed,
             died,
             drifted,
@@ -726,6 +743,34 @@ def constant_part(seen: Observation) -> Diagnosis | None:
         led=part.frames,
         advice=advice_on_cut(part.how, at, part.frames),
     )
+
+
+def mislinked(seen: Observation) -> Diagnosis | None:
+    """A part of the loss leads to other parameters than it should; the rest trains them."""
+    if not seen.links:
+        return None
+    found = seen.links[0]
+    at = innermost_frame(found.frames)
+    if found.text == "weight":
+        line = (
+            "A log-probability is multiplied by an advantage that has a graph"
+            f"{say_where(at, 'it is computed at')}. So the policy's loss trains the value, too, and"
+            " the value has a loss of its own."
+        )
+        return make_diagnosis(
+            Cause.NOT_DETACHED, None, at, line, led=found.frames, advice=UNDETACHED
+        )
+    line = (
+        f"`{found.text}` takes what the next layers get out of the graph{say_where(at, 'at')}. So"
+        " their loss does not train what is before it; only another part of the loss does."
+    )
+    advice = ADVICE_OF.get(found.text, "").format(how=found.text)
+    if found.text in CHOOSING:
+        advice = (
+            "Let the gradient pass straight through: give the next layers z + (z_q - z).detach(),"
+            " with the chosen vectors z_q and the z that they stand for."
+        )
+    return make_diagnosis(Cause.DETACHED, None, at, line, led=found.frames, advice=advice)
 
 
 def advice_on_cut(how: str, at: Frame | None, frames: Sequence[Frame]) -> str:

@@ -112,6 +112,7 @@ class Evidence:
                 self._custom[owner] = set(follow(node, Reach()).leaves)
         self._look_for_parts(found)
         self._look_for_constants(roots)
+        self.forward.severing.links.about_to(roots, found, self.forward.outputs)
         self._look_for_added(found)
         self.births.reached(found.leaves)
         self.forward.severing.dropped.clear()
@@ -645,6 +646,7 @@ class Evidence:
                 for event in self._constants.values()
                 if len({value for value in event["values"] if value}) > 1
             ][:SHOWN],
+            "links": severing.links.facts(),
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
             "ineffective": self._ineffective(list(modules.values())),

@@ -217,6 +217,7 @@ class ForwardWatch:
             if root.grad_fn is not None and len(self.outputs) < OUTPUTS_KEPT:
                 self.outputs.append((identity(root.grad_fn), module, here()))
                 self.called.setdefault(id(module), self.outputs[-1][2])
+                self.severing.links.ran(module, inputs, root)
                 if len(outputs) > 1:
                     self.spoiled.gave(module, outputs)
                 if not root.dim():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Pattern, 
 from . import source
 from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
+from .links import LinkWatch
 from .replaced import aside, replace, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
 from .torches import Reach, behind, identity, near
@@ -59,6 +60,8 @@ COMPARED = ("sum", "mean", "prod", "nanmean", "std", "var", "norm")
 """Functions of torch that libraries keep and compare by identity: Lightning's ``reduce_fx``."""
 FLAT = ("round", "floor", "ceil", "trunc", "sign")
 """Their gradient is zero everywhere."""
+SAMPLING = ("bernoulli", "poisson")
+"""So is that of a sample."""
 MAKING = ("tensor", "as_tensor")
 ADDING = ("__add__", "__radd__", "add", "__sub__", "__rsub__", "sub")
 """Methods by which a part is added to a loss; ``+=`` is among the operations in place."""
@@ -129,6 +132,7 @@ class SeveringWatch:
         """How often a loss over labels was computed."""
         self.ignored: List[Dict[str, Any]] = []
         """The calls in which every label was ignored: the label, and the frames."""
+        self.links = LinkWatch(self)
         self._undo: List[Callable[[], None]] = []
         self.late = False
         """An optimizer was built."""
@@ -168,7 +172,7 @@ class SeveringWatch:
         self._on = True
         self._install_methods(torch.Tensor)
         self._follow_operations(torch, but=COMPARED)
-        for name in LIKE:
+        for name in (*LIKE, "argmin"):
             self._replace(torch, name, self._leaving(name), after=False)
         for name in FLAT:
             self._replace(torch, name, self._leaving(name, self.flat), after=False)
@@ -176,6 +180,9 @@ class SeveringWatch:
             self._replace(torch, name, self._making(f"torch.{name}"), after=True)
         for name in LOSSES:
             self._replace(torch.nn.functional, name, self._labelled, after=False)
+        for name in SAMPLING:
+            self._replace(torch, name, self._leaving(name, self.flat), after=False)
+        self.links.install(torch, self._replace)
         self._replace_data()
         return self.remove
 
@@ -183,7 +190,8 @@ class SeveringWatch:
         for name in (*LEAVING, *NO_DERIVATIVE):
             self._replace(tensor, name, self._leaving(name), after=False)
         for name in ADDING:
-            self._replace(tensor, name, self._adding, after=True)
+            note = self._subtracting if "sub" in name else self._adding
+            self._replace(tensor, name, note, after=True)
         for name in CASTING:
             self._replace(tensor, name, self._casting(name), after=True)
         for name in FLAT:
@@ -209,6 +217,7 @@ class SeveringWatch:
         self.made = [event for event in self.made if event["leaf"]() is not None]
         self._followed.clear()
         self.read.clear()
+        self.links.new_step()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
         """Wrap ``owner.name``.
@@ -390,6 +399,11 @@ class SeveringWatch:
     def _adding(self, result: Any, *given: Any, **__: Any) -> None:
         if not plumbing(sys._getframe(3)):
             self._add(result, *given)
+
+    def _subtracting(self, result: Any, *given: Any, **__: Any) -> None:
+        if not plumbing(sys._getframe(3)):
+            self._add(result, *given)
+            self.links.subtracted(result)
 
     def _add(self, result: Any, *given: Any) -> None:
         """Note a sum of one number with a graph and one without it."""
