@@ -165,7 +165,7 @@ class Evidence:
             for event in self.forward.severing.severed
             if not event["early"]
             and event["behind"] is not None
-            and event["how"] not in LIKE
+            and event["how"] not in (*LIKE, "sample")
             and (event["how"] in OF_NUMBERS) == added["number"]
             and (not added["number"] or event["frames"][0] == added["frames"][0])
         ]
