@@ -57,6 +57,8 @@ OF_GRADIENTS = re.compile(r"requires?_grad|grad_fn|none of (?:the )?outputs? ha"
 NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
 INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
 FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
+ADAPTER = re.compile(r"\.lora_\w+\.(\w+)(?:\.weight)?$")
+"""A parameter of a LoRA adapter of PEFT, and the adapter's name."""
 PLUMBING = ("torch/", "python3", "<frozen")
 ACTIVATIONS = {"ReLU", "ReLU6", "Hardtanh", "Hardsigmoid", "Hardswish", "Threshold", "Sigmoid"}
 LEAF_CHANGED = re.compile(r"leaf Variable that requires grad.*in-place", re.IGNORECASE)
@@ -1231,7 +1233,17 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
             f"All {counted(built.parameters, 'parameter')} that {kind} holds are frozen:"
             f" {some_names(frozen)}{say_where(at, 'it is built at')}."
         )
-        return make_diagnosis(Cause.FROZEN, module_of(frozen[0]), at, line, led=built.frames)
+        adapters = {ADAPTER.search(p.name) for p in frozen}
+        names = {each[1] for each in adapters if each is not None}
+        advice = ""
+        if len(names) == 1 and None not in adapters:
+            advice = (
+                f"PEFT freezes an adapter that is not active. Call set_adapter({names.pop()!r}) of"
+                " the model before the optimizer is built: add_adapter does not do that."
+            )
+        return make_diagnosis(
+            Cause.FROZEN, module_of(frozen[0]), at, line, led=built.frames, advice=advice
+        )
     called = seen.unheld.frames if seen.unheld is not None else ()
     direct = built is not None and at is not None and at.user
     missing = ", ".join(f"`{name}`" for name in dict.fromkeys(map(module_of, loose[:MOST_MODULES])))
