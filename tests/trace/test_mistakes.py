@@ -125,3 +125,10 @@ def test_the_errors_of_backward_are_errors_of_the_step(found: dict[str, Finding]
     """Also in a script without an optimizer."""
     names = ("in_place", "in_place_before_optimizer", "twice_through")
     assert {"step:exception"} == {found[name].outcome for name in names}
+
+
+def test_optimizers_that_are_built_in_the_first_step_make_one_step(
+    found: dict[str, Finding],
+) -> None:
+    """Each of them holds one parameter, and nothing asked for gradients in between."""
+    assert 8 == found["healthy_optimizer_for_each_parameter"].steps

@@ -513,6 +513,8 @@ class Observation(Frozen, frozen=True):
     """A loss all of whose labels were ignored, in every audited call; the text says which label."""
     ignored_by: tuple[Frame, ...] = ()
     """Where the script writes that label."""
+    clipped_scaled: tuple[Frame, ...] = ()
+    """Where gradients were clipped while they were still multiplied by a GradScaler's scale."""
     stepped: tuple[Frame, ...] = ()
     """Where an optimizer's step was called, if nothing asked for gradients or cleared them."""
     closure: Frame | None = None

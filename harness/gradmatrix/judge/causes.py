@@ -325,7 +325,7 @@ class Cause(StrEnum):
     )
     CLIPPED = (
         "clipped",
-        "The gradients were clipped to 0.",
+        "The gradients were clipped to 0, or to next to nothing.",
         "Clip to a norm or value above 0, such as 1.0, or leave the clipping out.",
         "Gradients are clipped to 0.",
         ("torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # not 0"),

@@ -287,6 +287,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             constant_part,
             mislinked,
             never_zeroed,
+            clipped_scaled,
             died,
             drifted,
         )
@@ -813,6 +814,20 @@ def never_zeroed(seen: Observation) -> Diagnosis | None:
     return make_diagnosis(
         Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames, user=step, advice=advice
     )
+
+
+def clipped_scaled(seen: Observation) -> Diagnosis | None:
+    """Gradients were clipped before a GradScaler divided them by its scale."""
+    at = innermost_frame(seen.clipped_scaled)
+    if at is None:
+        return None
+    line = (
+        "Gradients are clipped while they are still multiplied by the scale of a GradScaler"
+        f"{say_where(at, 'at')}. The scaler divides them only afterwards, so next to nothing is"
+        " left of them."
+    )
+    advice = "Call scaler.unscale_(optimizer) between backward and this line."
+    return make_diagnosis(Cause.CLIPPED, None, at, line, led=seen.clipped_scaled, advice=advice)
 
 
 def drifted(seen: Observation) -> Diagnosis | None:

@@ -48,6 +48,8 @@ class BackwardWatch:
         """The first step with a loss that was seen to be NaN or infinite."""
         self.calls: List[Dict[str, Any]] = []
         self._loss_of_step: Dict[int, float] = {}
+        self.asked = 0
+        """How often gradients were asked for since the last tick."""
         self._depth = 0
         self._light = False
         self.another = False
@@ -78,6 +80,7 @@ class BackwardWatch:
             tensors = (tensors,) if isinstance(tensors, single) else tuple(tensors)
             if self._depth:
                 return original(tensors, *args, **kwargs)
+            self.asked += 1
             roots = [root for root in tensors if isinstance(root, torch.Tensor)]
             given = named(args, kwargs)
             frees = not (given.get("retain_graph") or given.get("create_graph"))
@@ -101,6 +104,7 @@ class BackwardWatch:
         def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             if self._depth or compiling():
                 return original(outputs, inputs, *args, **kwargs)
+            self.asked += 1
             outputs = (outputs,) if isinstance(outputs, single) else tuple(outputs)
             inputs = (inputs,) if isinstance(inputs, single) else tuple(inputs)
             roots = [root for root in outputs if isinstance(root, torch.Tensor)]

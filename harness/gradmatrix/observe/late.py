@@ -69,7 +69,7 @@ class LateWatch:
         were exactly zero, and the step of the next look."""
         self._held: Dict[int, Any] = {}
         """What optimizers held, by id (weak references)."""
-        self._strangers: Set[int] = set()
+        self.strangers: Set[int] = set()
         """Optimizers that hold nothing which an earlier one held, by id."""
         self.early: List[List[Dict[str, Any]]] = []
         """Where the optimizers were built that the audit looks at."""
@@ -132,9 +132,9 @@ class LateWatch:
         self._held = {i: each for i, each in self._held.items() if each() is not None}
         extra = [each for each in held if id(each) not in self._held]
         self._extra = None
-        self._strangers.discard(id(optimizer))
+        self.strangers.discard(id(optimizer))
         if len(extra) == len(held):
-            self._strangers.add(id(optimizer))
+            self.strangers.add(id(optimizer))
         if self.steps and 0 < len(extra) < len(held):
             self._extra = {**self._begun(optimizer), "since": self.steps}
             self._extra["parameters"] = [weakref.ref(each) for each in extra]
@@ -143,7 +143,7 @@ class LateWatch:
     def passes(self, optimizer: Any, facts: List[Dict[str, Any]]) -> None:
         """An optimizer makes its first step, and nobody looks; ``facts`` are those of it."""
         known = [*self.early, *(each["frames"] for each in self.unjudged)]
-        if id(optimizer) in self._strangers and len(self.unjudged) < PHASES:
+        if id(optimizer) in self.strangers and len(self.unjudged) < PHASES:
             self.unjudged += [each for each in facts if each["frames"] not in known]
 
     def _begun(self, optimizer: Any) -> Dict[str, Any]:

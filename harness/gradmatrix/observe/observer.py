@@ -145,6 +145,7 @@ class Observer:
         self.backward.differentiated = self._differentiated
         self.backward.gave_values = self.forward.severing.gave_values
         self.parameters.scaled = self.scaler.asked
+        self.forward.severing.clips = self.scaler.clips
         self.evidence.reached = lambda leaves: self.parameters.copies.reached(
             self._optimizers, leaves
         )
@@ -268,7 +269,7 @@ class Observer:
         if self.patient:
             self._undo.append(self.forward.switches.install_calls())
         self.parameters.copies.remove()
-        self.evidence.over = True
+        self.evidence.over = self.scaler.over = True
         self.evidence.new_step()
         self.forward.severing.remove()
 
@@ -384,12 +385,15 @@ class Observer:
         if newcomer or self.later.steps(optimizer):
             self._guarded(self._began_late, optimizer)
         self._newcomers.discard(identity)
+        begins = newcomer and (  # one optimizer for each parameter may be built in the first step
+            self.backward.asked or identity not in self.late.strangers
+        )
         if self.parameters.copies.part or (
-            self._since and identity not in self._since and not newcomer
+            self._since and identity not in self._since and not begins
         ):
             self._since.add(identity)
             return  # another optimizer of the same training step, or another part of its step
-        self._since = {identity}
+        self._since, self.backward.asked = {identity}, 0
         self.steps += 1
         if self.steps == self.audit:
             self._guarded(self._lighten)
@@ -464,6 +468,7 @@ class Observer:
             if self.backward.nonfinite_from is None or self._optimizers
             else [at for _, at in source.said(unmoved.OF_OWN.search, bool)][:1],
             "skipped_steps": self.scaler.skipped(self._step_of),
+            "clipped_scaled": self.scaler.clipped_scaled,
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
             "warnings": self.messages.facts(),

@@ -201,7 +201,9 @@ class ParameterWatch:
             for parameter in self._audited(optimizer, optimizers):
                 self._parameters[id(parameter)] = parameter
                 self._rate_of[id(parameter)] = rates.get(id(parameter))
-                if parameter.requires_grad and not is_empty(parameter):
+                if is_empty(parameter):
+                    continue
+                if parameter.requires_grad or self._is_given(torch, parameter):
                     self._audit(torch, parameter, step, optimizer)
         self._before, self._gradients = {}, {}
         self.copies.after_step()
@@ -222,6 +224,11 @@ class ParameterWatch:
             self.forward.finite.note("value", parameter, self._built.get(id(optimizer), []))
         elif letter == "n":
             self._rest(torch, parameter)
+
+    @staticmethod
+    def _is_given(torch: Any, parameter: Any) -> bool:
+        """Whether a frozen parameter has a gradient that the script computed by hand."""
+        return parameter.grad is not None and read_gradient(torch, parameter.grad)[0] == "f"
 
     def read(self, torch: Any, parameter: Any, gradient: Any, step: int) -> str:
         """Keep a letter for the gradient that ``parameter`` has at ``step``, and return it."""

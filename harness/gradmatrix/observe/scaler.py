@@ -1,13 +1,21 @@
-"""Watch a GradScaler: how often it was asked for a step, and by what it multiplied a loss."""
+"""Watch a GradScaler: how often it was asked for a step, and by what it multiplied a loss.
+
+In the audited steps it also looks at gradients that are clipped while they are still multiplied.
+"""
 
 from __future__ import annotations
 
 import sys
 import weakref
 from functools import wraps
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import frames
+from .finite import greatest
+from .torches import held_by
+
+SMALL = 0.01
+"""A limit that is below this without the scale was not meant for scaled gradients."""
 
 
 class ScalerWatch:
@@ -26,17 +34,27 @@ class ScalerWatch:
         """Where it was first asked."""
         self.scaling = False
         """A loss is being scaled."""
+        self.clipped_scaled: List[Dict[str, Any]] = []
+        """Where gradients were clipped before they were divided by the scale."""
+        self.over = False
+        """The audit is over, and no clipping is looked at."""
+        self._scaling: Callable[[], Any] = lambda: None
+        """A weak reference to the scaler of the last loss."""
+        self._divided: Set[int] = set()
+        """Ids of the parameters whose gradients have been divided since by the scale."""
+        self._clipped: Tuple[Set[int], List[Dict[str, Any]]] = set(), []
+        """Ids of the parameters whose gradients have been clipped since, and where."""
         self._last: Optional[Tuple[Any, Any]] = None
         """A weak reference to the last scaled loss, and the loss without the scale."""
 
     def install(self) -> Callable[[], None]:
-        """Wrap two methods of GradScaler. The returned function unwraps them."""
+        """Wrap three methods of GradScaler. The returned function unwraps them."""
         import torch
 
         scaler = next(
             c for c in reversed(torch.cuda.amp.GradScaler.__mro__) if "step" in c.__dict__
         )
-        original, original_scale = scaler.step, scaler.scale
+        original, original_scale, original_unscale = scaler.step, scaler.scale, scaler.unscale_
 
         @wraps(original)
         def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,14 +76,36 @@ class ScalerWatch:
                 self.scaling = False
             if isinstance(scaled, torch.Tensor):
                 self._last = weakref.ref(scaled), outputs.detach()
+            if not self.over:
+                self._scaling, self._divided, self._clipped = weakref.ref(this), set(), (set(), [])
             return scaled
 
-        scaler.step, scaler.scale = step, scale
+        @wraps(original_unscale)
+        def unscale(this: Any, optimizer: Any) -> Any:
+            if not self.over:
+                held = set(map(id, held_by(optimizer)))
+                if held & self._clipped[0]:
+                    self.clipped_scaled = self.clipped_scaled or self._clipped[1]
+                self._divided |= held
+            return original_unscale(this, optimizer)
+
+        scaler.step, scaler.scale, scaler.unscale_ = step, scale, unscale
 
         def undo() -> None:
             scaler.step, scaler.scale = original, original_scale
+            scaler.unscale_ = original_unscale
 
         return undo
+
+    def clips(self, parameters: List[Any], limit: float, at: List[Dict[str, Any]]) -> None:
+        """Gradients are about to be clipped to ``limit``, at the frames ``at``."""
+        scaler = self._scaling()
+        factor = 1.0 if scaler is None else scaler.get_scale()
+        if factor > 1 and limit / factor < SMALL:
+            with_one = {id(p): p for p in parameters if p.grad is not None}
+            loose = with_one.keys() - self._divided
+            if any(greatest(with_one[each].grad) > limit for each in loose):
+                self._clipped = set(loose), at
 
     def unscaled(self, root: Any) -> Any:
         """The value of a root of backward, without the scale."""

@@ -10,7 +10,17 @@ import re
 import sys
 import weakref
 from functools import partial, update_wrapper, wraps
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Pattern, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Optional,
+    Pattern,
+    Tuple,
+)
 
 from . import source
 from .finite import FLATTENING, OPERATIONS
@@ -68,6 +78,8 @@ ADDING = ("__add__", "__radd__", "add", "__sub__", "__rsub__", "sub")
 FILLING = ("fill_", "zero_", "normal_", "uniform_")
 INIT = os.path.join("torch", "nn", "init.py")
 LOSSES = ("cross_entropy", "nll_loss")
+CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
+LIMITS = ("max_norm", "clip_value")
 TO_FREEZE = re.compile(r"infer|free?z|frozen")
 """Arguments that freeze parameters if they are true."""
 TO_TRAIN = re.compile(r"train|grad")
@@ -128,6 +140,8 @@ class SeveringWatch:
         writes them."""
         self.clipped: List[Dict[str, Any]] = []
         """Where gradients were clipped to 0."""
+        self.clips: Callable[[List[Any], float, List[Dict[str, Any]]], object] = lambda *_: None
+        """Called before parameters are clipped to a limit above 0, with the frames."""
         self.losses = 0
         """How often a loss over labels was computed."""
         self.ignored: List[Dict[str, Any]] = []
@@ -155,12 +169,9 @@ class SeveringWatch:
             for name in (each for each in names if hasattr(place, each)):
                 note = self._changing(name, by_torch=place is not torch.Tensor)
                 self._replace(place, name, note, after=True)
-        for name, note in (
-            ("clip_grad_norm_", self._clipping),
-            ("clip_grad_value_", self._clipping_value),
-        ):
+        for name in CLIPPING:
             for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
-                self._replace(owner, name, note, after=False)
+                self._replace_clip(owner, name)
         return self.remove
 
     def install(self) -> Callable[[], None]:
@@ -240,14 +251,26 @@ class SeveringWatch:
         look_like(original, watched, owner, name)
         self._undo += [known_to_jit(original, watched), replace(owner, name, watched)]
 
-    def _clipping(self, _parameters: Any = None, max_norm: Any = None, *_: Any, **__: Any) -> None:
-        if max_norm is not None and float(max_norm) == 0:
-            self.clipped = frames()
+    def _replace_clip(self, owner: Any, name: str) -> None:
+        """Wrap a function that clips gradients. An iterator of parameters is read only once."""
+        original = getattr(owner, name)
 
-    def _clipping_value(
-        self, _parameters: Any = None, clip_value: Any = None, *_: Any, **__: Any
-    ) -> None:
-        self._clipping(None, clip_value)
+        def watched(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(parameters, Iterator):
+                parameters = list(parameters) or parameters
+            self._guarded(self._clipping, parameters, *args, **kwargs)
+            return original(parameters, *args, **kwargs)
+
+        look_like(original, watched, owner, name)
+        self._undo.append(replace(owner, name, watched))
+
+    def _clipping(self, parameters: Any, *given: Any, **named: Any) -> None:
+        limit = next((named[each] for each in LIMITS if each in named), given[0] if given else None)
+        if limit is not None and float(limit) == 0:
+            self.clipped = frames()
+        elif limit is not None:
+            single = isinstance(parameters, self._torch.Tensor)
+            self.clips([parameters] if single else list(parameters), float(limit), frames())
 
     def _changing(self, how: str, *, by_torch: bool) -> Callable[..., None]:
         """Note a change in place; that of an activation is called ``by_torch`` for a module."""
