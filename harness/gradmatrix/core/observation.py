@@ -385,10 +385,10 @@ class Missed(Frozen, frozen=True):
 class Faded(Frozen, frozen=True):
     """The last steps of a script, after the audit, in which nothing was left to learn."""
 
-    how: Literal["rate", "empty", "frozen", "zero", "pattern"]
+    how: Literal["rate", "empty", "frozen", "loose", "zero", "pattern"]
     """The learning rate was 0 or nearly so, no parameter had a gradient, what a later optimizer
-    holds beyond the earlier ones was still frozen, half of the gradients or more were exactly zero,
-    or the script runs a module of which a library trained another instance."""
+    holds beyond the earlier ones was still frozen, no optimizer holds what was unfrozen, gradients
+    were exactly zero, or the script runs a module of which a library trained another instance."""
     optimizer: str
     steps: int
     """How many steps this lasted, up to the end."""
@@ -396,7 +396,8 @@ class Faded(Frozen, frozen=True):
     """What set it: the scheduler or the optimizer, the line that made other parameters, the line
     that froze them, or the last call of the module, and where it was given to the library."""
     names: tuple[str, ...] = ()
-    """Of a module that never learned: its names in the script, and where the trained one is."""
+    """Of a module that never learned: its names in the script, and where the trained one is. Else
+    the parameters."""
 
 
 class Unmoved(Frozen, frozen=True):
@@ -531,6 +532,8 @@ class Observation(Frozen, frozen=True):
     shared: Shared | None = None
     missed: Missed | None = None
     faded: Faded | None = None
+    dead: tuple[Faded, ...] = ()
+    """Of each optimizer: the parameters whose gradients were exactly zero at the last looks."""
     drift: Diverged | None = None
     updates: int = 0
     """How often values changed from one request for gradients to the next, without an optimizer."""

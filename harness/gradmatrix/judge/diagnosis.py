@@ -662,6 +662,17 @@ def faded(seen: Observation) -> Diagnosis | None:
         return make_diagnosis(
             Cause.OTHER_PARAMETERS, None, at, line, led=found.frames, advice=advice
         )
+    if found.how == "loose":
+        line = (
+            f"{few([f'`{name}`' for name in found.names], MOST_MODULES)} were frozen at first and"
+            " get a gradient now, but no optimizer holds"
+            f" them{say_where(at, f'{found.optimizer} is built at')}."
+        )
+        advice = "When they are unfrozen, give them to the optimizer with add_param_group, or build"
+        advice += " the optimizer anew."
+        return make_diagnosis(
+            Cause.OTHER_PARAMETERS, None, at, line, led=found.frames, advice=advice
+        )
     line = (
         f"A later {found.optimizer} holds more parameters than the optimizers before it, but all"
         f" that it adds is still frozen{say_where(at, 'it was frozen at')}."

@@ -87,6 +87,13 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         at = f"{read.frames[0].file}:{read.frames[0].line}"
         last = list(excused).index(UNUSED)
         remarks[last] += f"; what was computed of it is only read, by `{read.how}` at {at}"
+    remarks += [
+        f"{few([f'`{name}`' for name in each.names], MOST_NAMES)}: the gradient was exactly zero"
+        f" whenever it was looked at in the last {counted(each.steps, 'step')} of"
+        f" {each.optimizer}, and not at first; a layer may have died"
+        for each in seen.dead
+        if seen.faded is None or seen.faded.how != "zero"
+    ]
     remarks += ineffective
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))

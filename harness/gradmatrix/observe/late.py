@@ -1,9 +1,9 @@
 """What goes wrong after the audit: a script trains well at first, and later nothing learns.
 
 The checks run before each step: of a learning rate, and whether gradients are there. They read no
-tensor but at few steps, ever more rarely: then they ask which gradients are exactly zero. One more
-is made at the end: whether the script then runs a module that a library took as a pattern, and
-trained another one in its place.
+tensor but at few steps, ever more rarely: then they ask which gradients are exactly zero, and what
+was unfrozen that no optimizer holds. One more is made at the end: whether the script then runs a
+module that a library took as a pattern, and trained another one in its place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from . import source
 from .frames import line
-from .torches import held_by, highest_rate, read_gradient
+from .torches import Kept, held_by, highest_rate, read_gradient, reading
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -34,6 +34,8 @@ EMPTY = 3
 """So many steps without any gradient are more than a phase between two others."""
 LOOKS = 3
 """So many looks in a row, at ever longer distances, find more zeros than a pause in training."""
+CLEARED = 1
+"""In a step without backward a gradient that is kept is written to once: it is set to zero."""
 FURTHER = 1.5
 """The next look is at so many times the step of the last one."""
 TINY = 1e-8
@@ -64,9 +66,17 @@ class LateWatch:
         """The highest learning rate of each optimizer, by id."""
         self._low: Optional[Dict[str, Any]] = None
         self._empty: Optional[Dict[str, Any]] = None
-        self._zero: Dict[int, Dict[str, Any]] = {}
-        """By id of the optimizer: how many looks in a row found that half of its gradients or more
-        were exactly zero, and the step of the next look."""
+        self._looks: Dict[int, Dict[str, Any]] = {}
+        """By id of the optimizer: its steps, the step of the next look, and what the looks found
+        of each parameter, by its id: zeros, or a gradient that no optimizer uses."""
+        self._optimizers: List[Any] = []
+        """All optimizers (weak references)."""
+        self.froze: Callable[[], Dict[Any, List[Any]]] = dict
+        """What was frozen (weak references), by line."""
+        self.named: Callable[[List[Any]], List[str]] = lambda _parameters: []
+        """The names of parameters."""
+        self.lived: Callable[[int], bool] = bool
+        """Whether a parameter, by its id, had a gradient in the audited steps."""
         self._held: Dict[int, Any] = {}
         """What optimizers held, by id (weak references)."""
         self.strangers: Set[int] = set()
@@ -89,7 +99,7 @@ class LateWatch:
         if self.steps == 1:
             self._look_beside(optimizer)
         with contextlib.suppress(Exception):  # what cannot be read is not zero
-            self._look_for_zeros(optimizer)
+            self._look(optimizer)
         rate = highest_rate(optimizer)
         top = self._top[id(optimizer)] = max(self._top.get(id(optimizer), 0.0), rate or 0.0)
         if rate is None or rate > TINY * top:
@@ -110,24 +120,71 @@ class LateWatch:
         if self._empty["steps"] == EMPTY:
             self._empty["frames"] = self.births.with_gradient()
 
-    def _look_for_zeros(self, optimizer: Any) -> None:
-        """At some steps after the audit: ask how many gradients are exactly zero."""
-        seen = self._zero.setdefault(id(optimizer), {"made": 0, "next": 0, "looks": 0})
+    def _look(self, optimizer: Any) -> None:
+        """At some steps after the audit, and just after them: look at all gradients."""
+        seen = self._looks.setdefault(
+            id(optimizer), {"made": 0, "next": 0, "zero": {}, "loose": {}}
+        )
         seen["made"] += 1
         if self.audited(optimizer):
             seen["next"] = seen["made"] + 2
         elif seen["made"] == seen["next"]:
-            seen["next"] = int(seen["made"] * FURTHER)
-            gradients = [p.grad for p in held_by(optimizer) if p.grad is not None]
-            letters = [read_gradient(sys.modules["torch"], each)[0] for each in gradients]
-            zero = bool(letters) and 2 * letters.count("z") >= len(letters)
-            seen["looks"] = seen["looks"] + 1 if zero else 0
-            if seen["looks"] == 1:
-                seen.update(since=seen["made"], optimizer=type(optimizer).__name__)
-                seen["frames"] = self.built_at(optimizer)
+            seen["kept"] = gradients_of(optimizer)
+            self._look_for_loose(optimizer, seen)
+        elif seen["made"] == seen["next"] + 1:
+            seen["next"] = int(seen["next"] * FURTHER)
+            self._look_for_zeros(optimizer, seen, seen.pop("kept"))
+
+    def _look_for_zeros(self, optimizer: Any, seen: Dict[str, Any], kept: Dict[int, Any]) -> None:
+        """Find the parameters that had a gradient once and to which backward gives only zeros now.
+
+        A gradient that is only cleared in each step is written to less often than the others.
+        """
+        now = gradients_of(optimizer)
+        order = [i for i in now if i in kept]
+        writes = {i: now[i][1] - kept[i][1] for i in order if kept[i][0]() is now[i][0]()}
+        most = max((count for i, count in writes.items() if now[i][2] != "z"), default=CLEARED + 1)
+        zero = [
+            i
+            for i in order
+            if now[i][2] == kept[i][2] == "z" and writes.get(i, most) >= most and self.lived(i)
+        ]
+        since = seen["made"] - 1
+        before = {i: seen["zero"].get(i, (since, 0)) for i in zero}
+        seen["zero"] = {i: (first, looks + 1) for i, (first, looks) in before.items()}
+        dead = {i: first for i, (first, looks) in seen["zero"].items() if looks >= LOOKS}
+        seen.pop("dead", None)
+        if dead:
+            parameters = [p for p in held_by(optimizer) if id(p) in dead]
+            seen["since"] = min(dead.values())
+            seen["dead"] = {**self._begun(optimizer), "names": self.named(parameters)}
+            seen["dead"]["frames"] = self.built_at(optimizer)
+            # In a chain all that comes before a dead layer is dead, too. Experts are no chain.
+            chain = dead.keys() == set(order[: len(dead)])
+            seen["half"] = chain and 2 * len(dead) >= len(now)
+
+    def _look_for_loose(self, optimizer: Any, seen: Dict[str, Any]) -> None:
+        """Find what was frozen at first, gets gradients now, and neither changes nor is held."""
+        torch = sys.modules["torch"]
+        living = [each() for each in self._optimizers]
+        held = {id(p) for each in living if each is not None for p in held_by(each)}
+        members = [each() for some in self.froze().values() for each in some]
+        left = [p for p in members if p is not None and p.requires_grad and p.grad is not None]
+        loose = {id(p): p for p in left if id(p) not in held}
+        before, seen["loose"] = seen["loose"], {}
+        with reading(torch):
+            again = [p for i, p in loose.items() if i in before and still(p, *before[i])]
+            for i, p in loose.items():
+                seen["loose"][i] = Kept(torch, p), weakref.ref(p.grad), p.grad._version
+        seen.pop("left", None)
+        if again:
+            seen["left"] = {**self._begun(optimizer), "steps": seen["made"]}
+            seen["left"].update(frames=self.built_at(optimizer), names=self.named(again))
 
     def built(self, optimizer: Any) -> None:
         """An optimizer was built: note what it holds beyond the earlier ones."""
+        self._optimizers = [each for each in self._optimizers if each() is not None]
+        self._optimizers.append(weakref.ref(optimizer))
         held = held_by(optimizer)
         self._held = {i: each for i, each in self._held.items() if each() is not None}
         extra = [each for each in held if id(each) not in self._held]
@@ -167,12 +224,21 @@ class LateWatch:
                 steps = self.steps - extra["since"]
                 named = {"how": "frozen", "optimizer": extra["optimizer"], "steps": steps}
                 return {**named, "frames": line(frozen[-1])}
-        for each in self._zero.values():
-            if each["looks"] >= LOOKS:
-                steps = each["made"] - each["since"] + 1
-                named = {"how": "zero", "optimizer": each["optimizer"], "steps": steps}
-                return {**named, "frames": each["frames"]}
+        for each in self._looks.values():
+            if "left" in each:
+                return {**each["left"], "how": "loose"}
+        if self.dead(half=True):
+            return self.dead(half=True)[0]
         return self._pattern_run()
+
+    def dead(self, *, half: bool = False) -> List[Dict[str, Any]]:
+        """What got only zeros at the last looks, of each optimizer; or only where it is most."""
+        found = []
+        for each in self._looks.values():
+            if "dead" in each and (each["half"] or not half):
+                steps = each["made"] - each["since"]
+                found.append({**each["dead"], "how": "zero", "steps": steps})
+        return found
 
     def _look_beside(self, optimizer: Any) -> None:
         """Keep the state of modules that are of a trained one's class, and not trained."""
@@ -275,3 +341,19 @@ class LaterTraining:
 def state(module: Any) -> List[Any]:
     """What changes when a parameter of ``module`` that can be trained is written."""
     return [(id(p), p._version, p.data_ptr()) for p in module.parameters() if p.requires_grad]
+
+
+def gradients_of(optimizer: Any) -> Dict[int, Tuple[Any, int, str]]:
+    """By id of a parameter with a gradient: a weak reference to that, its version, its letter."""
+    torch = sys.modules["torch"]
+    return {
+        id(p): (weakref.ref(p.grad), p.grad._version, read_gradient(torch, p.grad)[0])
+        for p in held_by(optimizer)
+        if p.grad is not None
+    }
+
+
+def still(parameter: Any, kept: Kept, gradient: Any, version: int) -> bool:
+    """Whether a parameter has the value that was kept, and backward gave it a gradient since."""
+    fresh = gradient() is not parameter.grad or version != parameter.grad._version
+    return fresh and not kept.differs_from(parameter)

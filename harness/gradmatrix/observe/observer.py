@@ -134,6 +134,8 @@ class Observer:
         """Let the watches tell each other what they see."""
         self.late.audited = self._audited
         self.late.built_at = self.parameters.built_at
+        self.late.froze = lambda: self.forward.severing.froze
+        self.late.named, self.late.lived = self.parameters.names_of, self.parameters.lived
         self.late.made_by = lambda optimizer: (
             self.rates.scheduled(optimizer) or self.parameters.built_at(optimizer)
         )
@@ -473,6 +475,7 @@ class Observer:
             "backward": self.backward.calls,
             "warnings": self.messages.facts(),
             "faded": self._or(self.late.facts, None),
+            "dead": self._or(self.late.dead, []),
             "step_times_s": [after[0] - before[0] for before, after in self.ticks.steps],
             "waited_s": [waited_s(*step) for step in self.ticks.steps],
             "observer_errors": self.trouble.errors,

@@ -133,6 +133,16 @@ class ParameterWatch:
         """Whether an optimizer holds the parameter of this id."""
         return identity in self._parameters
 
+    def lived(self, identity: int) -> bool:
+        """Whether the parameter of this id had a gradient in an audited step."""
+        return "f" in self._letters.get(identity, {}).values()
+
+    def names_of(self, parameters: List[Any]) -> List[str]:
+        """The names of ``parameters`` in the outermost modules."""
+        held = [id(parameter) for parameter in parameters]
+        _, names = named(self._loose(set(held)))
+        return [names.get(identity, "a tensor without a name") for identity in held]
+
     def before_step(self, optimizer: Any) -> None:
         """Keep the value of every parameter that has not changed yet."""
         import torch
