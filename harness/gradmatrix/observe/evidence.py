@@ -214,6 +214,11 @@ class Evidence:
         if zero:
             self._flat = self._flattened(zero) or self._flat
 
+    def forget(self) -> None:
+        """An optimizer steps for the first time: what was asked for before belongs to its step."""
+        if not self.without_graph:
+            self._kept.clear()
+
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self._reach, self._flat, self._adding = Reach(), None, None

@@ -315,7 +315,7 @@ class Observer:
         # Only from the second request on was everything watched from the start.
         starving = self.parameters.starving if self.updates.read > 1 else set()
         self.evidence.stepped(starving, self.parameters.zero)
-        if self.forward.innermost() is None:
+        if self.forward.innermost() is None and not self._optimizers:  # else a step may come
             self.evidence.new_step()
         if self.updates.read == PATIENCE:  # what holds the reason may be gone at the end
             self._look_for_unmoved()
@@ -338,6 +338,7 @@ class Observer:
         if not self.updates.over:
             self.updates.end()
             self._guarded(self.backward.first_step)
+            self._guarded(self.evidence.forget)
         self.forward.severing.stepping = True
         if self.ranks is not None:
             self._guarded(self.ranks.before_step, optimizer)

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 KEPT = 256
 """At most this many severed tensors of a step."""
-ALIKE_KEPT = 16
-"""At most this many of them by the same line: one for each expert of a loop."""
+ALIKE_KEPT = 32
+"""At most this many of them by the same line, half of them the first: one for each expert of a
+loop, or for each tensor of the first step of an inner loop."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
 OF_NUMBERS = ("item", "tolist", "__float__")
 READING = ("detach", "data")
@@ -384,7 +385,7 @@ class SeveringWatch:
                 for e in events
                 if not e["early"] and e["module"] is module and e["frames"][0] == first
             ]
-            for e in alike[: 1 - ALIKE_KEPT]:
+            for e in alike[ALIKE_KEPT // 2 : 1 - ALIKE_KEPT // 2]:
                 events.remove(e)
             events.append(
                 {
