@@ -24,9 +24,11 @@ NAME = "bundle.zip"
 DESCRIPTION = "bundle.json"
 CARRIED = (
     "matrix.toml", "scenarios/*.py", "scenarios/*.toml",
-    "results/locks/*", "results/records/*.jsonl", "results/history/**/*.jsonl",
+    "results/locks/*", "results/records/*.jsonl", "results/confirmed/*.json",
+    "results/history/**/*.jsonl",
 )  # fmt: skip
-RECORDED_AT = re.compile(rb'"recorded_at":"([^"]+)"')
+RAN_AT = re.compile(rb'"(?:recorded_at":|at": )"([^"]+)"')
+"""When a cell ran: in a record, or in a file of results/confirmed/."""
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The date of every file: the same matrix gives the same bundle."""
 
@@ -64,7 +66,7 @@ def write(root: Path, path: Path) -> dict[str, object]:
     digest = hashlib.sha256()
     for name, content in contents.items():
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    dates = [found for content in contents.values() for found in RECORDED_AT.findall(content)]
+    dates = [found for content in contents.values() for found in RAN_AT.findall(content)]
     description: dict[str, object] = {
         "schema": 1,
         "published": max(dates, default=b"1980-01-01T00:00:00Z").decode(),

@@ -30,8 +30,9 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import judge_observation, passes
-from gradmatrix.run import meaning, plan, store
+from gradmatrix.run import confirmed, meaning, plan, store
 from gradmatrix.run.scenarios import READ_FROM_OUTSIDE
+from gradmatrix.run.store import Store
 
 if TYPE_CHECKING:
     import argparse
@@ -149,7 +150,7 @@ def is_judged_the_same(record: Record) -> bool:
 
 
 def rekey(folder: Path, base: Origin, scenarios: Mapping[str, Scenario]) -> Counter[str]:
-    """Write the proved keys of a folder of records; return the number of records of each kind."""
+    """Write the proved keys of a journal; return the number of records of each kind."""
     counts: Counter[str] = Counter()
     for path in sorted(folder.glob("*.jsonl")):
         lines = []
@@ -158,6 +159,20 @@ def rekey(folder: Path, base: Origin, scenarios: Mapping[str, Scenario]) -> Coun
             counts[kind] += 1
             lines.append(store.encode(record) if kind == NEW else line)
         write_atomically(path, b"".join(lines))
+    return counts
+
+
+def rekey_published(folder: Path, base: Origin, scenarios: Mapping[str, Scenario]) -> Counter[str]:
+    """The same for published records: their lines stay, and the new inputs are confirmed."""
+    counts: Counter[str] = Counter()
+    published = Store(folder, folder)
+    for stack in sorted(published.stacks):
+        found = []
+        for record in published.recorded_here(stack).values():
+            after, kind = rekeyed(record, base, scenarios)
+            counts[kind] += 1
+            found.append(confirmed.confirmed(record, after) if kind == NEW else record)
+        confirmed.write(confirmed.path_of(folder, stack), stack, found)
     return counts
 
 
@@ -172,8 +187,11 @@ def rekey_command(options: argparse.Namespace, project: Project, console: Consol
     """Run ``rekey``; returns 1 if a record of that commit could not be proved."""
     base = read_base(project.root, options.commit)
     left = 0
-    for folder in (project.results / "records", project.work / "records"):
-        counts = rekey(folder, base, project.scenarios)
+    for folder, write in (
+        (project.results / "records", rekey_published),
+        (project.work / "records", rekey),
+    ):
+        counts = write(folder, base, project.scenarios)
         for kind, number in counts.items():
             console.print(f"{folder.relative_to(project.root)}: {number} records: {kind}")
         left += counts[UNPROVED]

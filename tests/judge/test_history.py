@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from gradmatrix.core.model import Failure, Gradient, Role
-from gradmatrix.judge.history import Before, Entry, changes, locked, newest
+from gradmatrix.judge.history import Entry, changes, locked, newest
+from gradmatrix.run.confirmed import confirmed
 from tests.factories import NOON, make_cell, make_lock, make_observation, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradmatrix.core.model import Record
+    from gradmatrix.core.model import Cell, Record
 
 INPUTS = {
     "lock": "1" * 16,
@@ -37,12 +38,14 @@ def a_record(
 def history(*publications: Sequence[Record], with_records: bool = True) -> list[Entry]:
     """The entries after each was published. ``with_records`` keeps the earlier records."""
     entries: list[Entry] = []
-    before: dict[object, Before] = {}
+    before: dict[Cell, Record] = {}
+    had: set[str] = set()
     for number, records in enumerate(publications):
         published = NOON + dt.timedelta(days=number)
-        entries += changes(newest(entries), records, before=before.get, published=published)
+        entries += changes(newest(entries), records, before=before, had=had, published=published)
+        had |= {record.lock for record in records}
         if with_records:
-            before = {r.cell: msgspec.convert(msgspec.to_builtins(r), Before) for r in records}
+            before = {record.cell: record for record in records}
     return entries
 
 
@@ -77,15 +80,52 @@ def test_the_same_record_again_is_no_entry() -> None:
     [
         a_record("step:exception", LATER),
         msgspec.structs.replace(a_record("trains", LATER), gradient=Gradient.PARTIAL),
-        a_record("trains", LATER, key="other", lock="2" * 16),
         a_record("trains", LATER, key="other", device="Linux-aarch64"),
         msgspec.structs.replace(a_record("trains", LATER), role=Role.REMEDY),
     ],
-    ids=["outcome", "gradient", "lock", "device", "role"],
+    ids=["outcome", "gradient", "device", "role"],
 )
-def test_another_verdict_lock_machine_or_role_is_an_entry(after: Record) -> None:
+def test_another_verdict_machine_or_role_is_an_entry(after: Record) -> None:
     """A reader looks for the change of a verdict."""
     assert after.recorded_at == history([a_record()], [after])[1].at
+
+
+def test_a_moved_lock_alone_is_no_entry() -> None:
+    """Most nights a package moves, and nothing else changes."""
+    assert 1 == len(history([a_record()], [a_record(at=LATER, key="other", lock="2" * 16)]))
+
+
+def test_a_changed_verdict_comes_after_the_last_lock_with_the_old_one() -> None:
+    """The packages that moved are those between these two locks."""
+    first, last = a_record(), a_record("step:exception", NOON + dt.timedelta(2), lock="3" * 16)
+    second = confirmed(first, a_record(at=LATER, lock="2" * 16))
+    told = [
+        (each.lock[0], each.outcome, each.changed) for each in history([first], [second], [last])
+    ]
+    assert [
+        ("1", "trains", ()),
+        ("2", "trains", ("lock",)),
+        ("3", "step:exception", ("lock",)),
+    ] == told
+
+
+def test_a_confirmed_verdict_has_no_speed_in_the_history() -> None:
+    """The record that stands was measured with another lock."""
+    first, last = a_record(), a_record("step:exception", NOON + dt.timedelta(2), lock="3" * 16)
+    newer = a_record(at=LATER, lock="2" * 16)
+    second = history([first], [confirmed(first, newer)], [last])[1]
+    assert (LATER, None) == (second.at, second.rate)
+
+
+def test_a_lock_that_comes_back_is_an_entry() -> None:
+    """A failure that stays although the old lock is back is not the lock's."""
+    broken = [
+        a_record("step:exception", NOON + dt.timedelta(days=day), key=lock, lock=lock * 16)
+        for day, lock in enumerate("21", 1)
+    ]
+    assert ["1", "2", "1"] == [
+        each.lock[0] for each in history([a_record()], *([each] for each in broken))
+    ]
 
 
 def test_our_own_change_alone_is_no_entry() -> None:

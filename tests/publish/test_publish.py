@@ -15,14 +15,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 import pytest
 
 from gradmatrix.core.model import Failure, Gradient, LockedPackage, Record, Role
 from gradmatrix.publish import formats
-from gradmatrix.publish.formats import FORMATS, Results, as_markdown, described, headline
+from gradmatrix.publish.formats import (
+    FORMATS,
+    Results,
+    as_markdown,
+    described,
+    headline,
+    remedies_frame,
+)
 from gradmatrix.publish.publication import write_data
-from gradmatrix.publish.rows import Table, grid, rows_of, tabulated
+from gradmatrix.publish.rows import Explained, Table, grid, rows_of, tabulated
 from gradmatrix.run.project import by_date, of_matrix
 from tests.factories import (
     DAY,
@@ -396,3 +404,34 @@ def test_every_format_is_described_by_a_sentence() -> None:
     assert dict.fromkeys(FORMATS, True) == {
         name: about.count("\n") == 0 and about.endswith(".") for name, about in described()
     }
+
+
+def test_the_stacks_have_versions_that_sort(published: Table) -> None:
+    """A row per stack; what it does not have is missing."""
+    rows = csv.DictReader(io.StringIO(content("stacks.csv", published).decode(), newline=""))
+    told = [(row["stack"], row["torch"], row["torch_sort"][:13]) for row in rows]
+    assert [
+        ("old", "2.0.1", "0!00002.00000"),
+        ("torn", "", ""),
+        ("new", "2.6.0", "0!00002.00006"),
+    ] == told
+
+
+def test_a_remedy_stands_beside_the_cause_that_it_is_against() -> None:
+    """On each stack where its scenario has the cause, whether it trains there or not."""
+    variants = make_variant(), make_variant("cure", cures=("detached", "no-loss"))
+    known = {"sums": make_scenario("sums", *variants)}
+    broken, *others = rows_of(
+        [
+            make_record("step:no-grad-fn", make_cell("new", "sums")),
+            make_record(cell=make_cell("new", "sums", "cure")),
+            make_record(cell=make_cell("old", "sums")),
+            make_record(cell=make_cell("old", "sums", "cure")),
+        ],
+        known,
+    )
+    why = Explained(cause="detached", module=None, place=None, text=(), remedy=None)
+    rows = [msgspec.structs.replace(broken, diagnosis=why), *others]
+    table = remedies_frame(tabulated((make_lock("old"), make_lock("new")), known, rows))
+    columns = ["cause", "remedy", "failing", "stack", "passed"]
+    assert [["detached", "cure", 1, "new", True]] == table[columns].to_numpy().tolist()

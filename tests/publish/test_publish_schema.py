@@ -54,4 +54,7 @@ def test_the_published_records_keep_their_schema(path: Path) -> None:
 def test_every_field_is_described_by_its_docstring(published: Table) -> None:
     """Fields of cells have a docstring if the name does not say enough."""
     fields = json.loads(content("matrix.schema.json", published))["$defs"]["Row"]["properties"]
-    assert "Hash of everything that the verdict depends on." == fields["key"]["description"]
+    assert (
+        "Hash of everything that the verdict depended on when it was recorded."
+        == fields["key"]["description"]
+    )

@@ -55,6 +55,14 @@ def later(carried: Path, tmp_path: Path) -> Pages:
     return {f"/matrix/{path.name}": path.read_bytes() for path in (tmp_path / "web").iterdir()}
 
 
+def test_a_confirmed_record_makes_a_newer_bundle(carried: Path, tmp_path: Path) -> None:
+    """A night that only confirmed has news too: with which lock the verdicts hold."""
+    path = tmp_path / "checkout" / "results" / "confirmed" / "latest.json"
+    path.parent.mkdir()
+    path.write_text('{\n "at": "2026-11-29T00:00:00Z"\n}\n')
+    assert "2026-11-29T00:00:00Z" == write(tmp_path / "checkout", carried)["published"]
+
+
 @contextmanager
 def served(pages: Pages, elsewhere: str = "") -> Iterator[str]:
     """The address of a page on this machine.

@@ -16,7 +16,17 @@ from gradmatrix.run.scenarios import load_all
 from gradmatrix.run.store import Store
 from tests.conftest import ROOT
 from tests.factories import make_cell, make_observation, make_record, make_scenario, make_variant
-from tools.rekey import KNOWN, NEW, OTHER_CODE, UNPROVED, Origin, read_base, rekey, rekeyed
+from tools.rekey import (
+    KNOWN,
+    NEW,
+    OTHER_CODE,
+    UNPROVED,
+    Origin,
+    read_base,
+    rekey,
+    rekey_published,
+    rekeyed,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,6 +118,21 @@ def test_a_comment_keeps_records_and_an_operator_does_not(tmp_path: Path) -> Non
     assert {UNPROVED: 1} == rekey(tmp_path / "journal", base, load_all(tmp_path / "scenarios"))
     path.write_text("# why\n" + source, encoding="utf-8")
     assert {NEW: 1} == rekey(tmp_path / "journal", base, load_all(tmp_path / "scenarios"))
+
+
+def test_published_lines_stay_and_their_new_keys_are_confirmed(tmp_path: Path) -> None:
+    """A rekey writes one small file for each stack."""
+    store = Store(tmp_path / "records", tmp_path / "records")
+    store.append(record())
+    path = tmp_path / "records" / "stack.jsonl"
+    before = path.read_bytes()
+    assert {NEW: 1} == rekey_published(path.parent, BASE, {"sums": SCENARIO})
+    [after] = Store(path.parent, path.parent).recorded_here("stack").values()
+    assert before == path.read_bytes()
+    assert (after.inputs, after.known_at) == (
+        rekeyed(record(), BASE, {"sums": SCENARIO})[0].inputs,
+        record().recorded_at,
+    )
 
 
 def test_an_unknown_commit_is_bad_input(tmp_path: Path) -> None:

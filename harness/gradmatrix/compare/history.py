@@ -19,7 +19,7 @@ from gradmatrix.core.files import decode_line, read_lines, write_atomically
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge import history
-from gradmatrix.judge.history import Before, Entry, Locked
+from gradmatrix.judge.history import Entry, Locked
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -82,25 +82,6 @@ class History:
 
 
 @dataclass(frozen=True)
-class Previously:
-    """The last published records of a stack. They are read when the first one is needed."""
-
-    path: Path | None
-
-    def get(self, cell: Cell) -> Before | None:
-        """The record of a cell; None if there is none, or it cannot be read."""
-        return self._records.get(cell)
-
-    @cached_property
-    def _records(self) -> dict[Cell, Before]:
-        if self.path is None:
-            return {}
-        # lines that cannot be read are skipped: the store reports them
-        lines = read_lines(self.path, msgspec.json.Decoder(Before).decode)
-        return {line.value.cell: line.value for line in lines if line.value is not None}
-
-
-@dataclass(frozen=True)
 class Update:
     """What one publication of a stack added."""
 
@@ -129,7 +110,7 @@ def update(
     lock: Lock,
     records: Iterable[Record],
     *,
-    published_before: Path | None = None,
+    published_before: Iterable[Record] = (),
     complete: bool = True,
     now: dt.datetime | None = None,
 ) -> Update:
@@ -141,7 +122,7 @@ def update(
         folder: the history
         lock: of the stack
         records: all records that are published of the stack, relations judged
-        published_before: the records that were published last
+        published_before: the records that were published last, as far as they can be read
         complete: whether all records could be read; if not, no cell counts as gone
         now: the moment of publication
     """
@@ -151,7 +132,8 @@ def update(
     found = history.changes(
         previous,
         records,
-        before=Previously(published_before).get,
+        before={record.cell: record for record in published_before},
+        had={each.digest for each in locks},
         published=now or dt.datetime.now(dt.UTC),
     )
     found = [each for each in found if complete or not each.gone]

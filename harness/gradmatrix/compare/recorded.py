@@ -25,6 +25,7 @@ from gradmatrix.core.text import listed, one_line
 from gradmatrix.judge import relations
 from gradmatrix.judge.change import LOCK
 from gradmatrix.measure.statistics import Key
+from gradmatrix.run import confirmed
 from gradmatrix.run.plan import lock_input
 from gradmatrix.run.store import Store, decode, newest
 from gradmatrix.stacks import lock as locks
@@ -102,11 +103,12 @@ def recorded_file(name: str, path: Path, project: Project) -> Recorded:
     """A file of records. The locks are those beside its folder."""
     found: list[Record] = []
     problems: list[str] = []
+    confirmations = confirmed.load(confirmed.path_of(path.absolute().parent, path.stem))
     for line in read_lines(path, decode):
         if line.value is None:
             problems.append(f"{path.name}, line {line.number} was skipped: {line.problem}")
         else:
-            found.append(line.value)
+            found.append(confirmed.applied(line.value, confirmations.get(line.value.cell)))
     return recorded(
         name, newest(found).values(), path.absolute().parent.parent / "locks", problems, project
     )
@@ -133,7 +135,7 @@ def recorded(
         )
     sides = {}
     for stack, found in sorted(by_stack.items()):
-        then = max(found, key=lambda each: each.recorded_at).inputs.get(LOCK)
+        then = max(found, key=lambda each: each.known_at).inputs.get(LOCK)
         lock = lock_under(stack, then, (locks_folder, project.locks_folder))
         sides[stack] = side_of(
             stack, lock, (each for each in found if each.inputs.get(LOCK) in {None, then})

@@ -238,6 +238,11 @@ class Record(Frozen, frozen=True):
         return rate_of(self.observation.step_times_s)
 
     @property
+    def known_at(self) -> dt.datetime:
+        """When its verdict was last seen: a newer run may have confirmed a published record."""
+        return self.recorded_at
+
+    @property
     def lock(self) -> str:
         """The first digits of its lock's digest; empty in a record of an old release."""
         return self.inputs.get("lock", "")
@@ -246,6 +251,24 @@ class Record(Frozen, frozen=True):
     def device(self) -> str:
         """The kind of machine: its processor architecture or the name of its GPU."""
         return self.inputs.get("device", "")
+
+
+class Confirmed(Record, frozen=True, kw_only=True):
+    """A published record that a newer run confirmed.
+
+    ``key`` and ``inputs`` are those of the newer run. All else is as it was recorded.
+    """
+
+    confirmed_at: Moment
+    confirmed_by: str
+    """The newer run."""
+    recorded_key: str
+    recorded_inputs: dict[str, str]
+
+    @property
+    def known_at(self) -> dt.datetime:
+        """When the verdict was last seen."""
+        return self.confirmed_at
 
 
 SHOWN = ("torch", "lightning", "transformers", "trl", "peft")

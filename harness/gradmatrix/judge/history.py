@@ -1,12 +1,14 @@
 """The history of a cell: its entries, the changes of verdict between them, and what is regressed.
 
 A publication adds an entry if a cell is new or gone, if its verdict (outcome, gradient status, pass
-or fail) or its role changed, and if the same verdict was reached with another lock or on another
-kind of machine. A change of our own code alone (observer, judge, scenario, steps) that leaves the
-verdict as it was adds none: it touches every cell and says nothing about any of them. To
-tell it from a moved lock, a record is compared with the record that was published last, and not
-only with the last entry. An outcome that is about the machine only (no such device, no network, a
-full disk) is never an entry.
+or fail) or its role changed, and if the same verdict was reached on another kind of machine. A
+moved lock or a change of our own code (observer, judge, scenario, steps) that leaves the verdict as
+it was adds none: it touches every cell and says nothing new about any of them. But the last lock
+with which a verdict was seen must be known, to say which packages moved. So when the verdict
+changes, an entry for that lock comes first; and a stack that goes back to a lock that it had adds
+an entry too. To tell a moved lock from a change of our own, a record is compared with the record
+that was published last, and not only with the last entry. An outcome that is about the machine only
+(no such device, no network, a full disk) is never an entry.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from gradmatrix.core.model import Cell, Gradient, Moment, Record, Role
+from gradmatrix.core.model import Cell, Confirmed, Gradient, Moment, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
 from gradmatrix.core.outcomes import LIMIT_OF, OF_THE_MACHINE
 from gradmatrix.core.text import few
@@ -39,7 +41,7 @@ from gradmatrix.judge.change import (
 from gradmatrix.judge.versions import PackageMove, moves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from gradmatrix.core.model import Lock
 
@@ -110,16 +112,6 @@ class Locked(Frozen, frozen=True):
     """The version of every package."""
 
 
-class Before(msgspec.Struct, frozen=True):
-    """What is read of the record that was published before."""
-
-    cell: Cell
-    key: str
-    outcome: str
-    inputs: dict[str, str] = {}
-    build: str = ""
-
-
 class Flip(Frozen, frozen=True):
     """A change of verdict of one cell."""
 
@@ -175,7 +167,8 @@ def changes(
     previous: Mapping[Cell, Entry],
     records: Iterable[Record],
     *,
-    before: Callable[[Cell], Before | None],
+    before: Mapping[Cell, Record],
+    had: Container[str] = (),
     published: dt.datetime,
 ) -> list[Entry]:
     """The new entries of one stack, sorted by cell.
@@ -184,7 +177,8 @@ def changes(
         previous: the newest entry of each cell.
         records: all that is published of the stack, with relations judged. If there are none,
             no cell is gone.
-        before: gives what was published of a cell last time.
+        before: what was published of each cell last time.
+        had: the first digits of the locks that the stack had until then.
         published: the time of this publication.
     """
     published = published.replace(microsecond=0)
@@ -197,9 +191,17 @@ def changes(
         known = previous.get(record.cell)
         if known is None or known.gone:
             found.append(entry(record, published))
-        elif record.recorded_at >= known.recorded_by and differs(known, record):
-            changed = changed_since(known, before(record.cell), record)
-            found.append(entry(record, published, changed))
+            continue
+        last = before.get(record.cell)
+        if record.known_at < known.recorded_by:
+            continue
+        if differs(known, record):
+            if last is not None and is_confirmed(known, last):
+                known = confirmed(known, last, published)
+                found.append(known)
+            found.append(entry(record, published, changed_since(known, last, record)))
+        elif record.lock in had and record.lock != (last or known).lock:
+            found.append(entry(record, published, changed_since(known, last, record)))
     if there:
         left = (each for cell, each in previous.items() if cell not in there and not each.gone)
         found += [
@@ -247,11 +249,25 @@ def hashed(ours: tuple[tuple[str, str], ...]) -> str:
 
 def differs(known: Entry, record: Record) -> bool:
     """Whether a record says something that the newest entry of its cell does not."""
-    names = ("outcome", "gradient", "passed", "role", "lock", "device")
+    names = ("outcome", "gradient", "passed", "role", "device")
     return any(getattr(known, name) != getattr(record, name) for name in names)
 
 
-def changed_since(known: Entry, before: Before | None, record: Record) -> tuple[str, ...]:
+def is_confirmed(known: Entry, last: Record) -> bool:
+    """Whether the record that was published last says what the entry says, of a later lock."""
+    return last.lock != known.lock and not differs(known, last)
+
+
+def confirmed(known: Entry, last: Record, published: dt.datetime) -> Entry:
+    """The entry of a verdict that held until now: with which lock it was seen last."""
+    seen = entry(last, published, changed_since(known, None, last))
+    if not isinstance(last, Confirmed):
+        return seen
+    at, run = last.confirmed_at.replace(microsecond=0), last.confirmed_by
+    return msgspec.structs.replace(seen, at=at, run=run, rate=None, peak_memory_bytes=None)
+
+
+def changed_since(known: Entry, before: Record | None, record: Record) -> tuple[str, ...]:
     """Names of the inputs that differ from the record before, or from its entry."""
     if before is None or before.key == record.key:
         # The record before is lost, or was published without a history.

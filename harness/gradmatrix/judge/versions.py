@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 MISSING = 60
 """Distance of a package that only one side has: less than that of a major release."""
+LAST = 99_999_999
+"""Sorts behind every development release."""
 MOST_NAMES = 4
 MOST_BOUNDS = 3
 MOST_EXCEPTIONS = 2
@@ -106,6 +108,25 @@ def parse_versions(version_of: Callable[[str], str | None]) -> dict[str, Version
         except InvalidVersion:  # there is none, or somebody made it by hand
             continue
     return found
+
+
+def sortable(version: str) -> str | None:
+    """A text that sorts as the version does; None if it is none that packaging knows.
+
+    Four numbers of the release, the stage (0 dev, 1 a, 2 b, 3 rc, 4 final), and the numbers of its
+    pre-release, post-release and development release.
+    """
+    try:
+        known = Version(version)
+    except InvalidVersion:
+        return None
+    kind, number = known.pre or ("", 0)
+    early = known.dev is not None and known.post is None
+    stage = {"a": 1, "b": 2, "rc": 3}.get(kind, 0 if early else 4)
+    post = 0 if known.post is None else known.post + 1
+    dev = LAST if known.dev is None else known.dev
+    release = ".".join(f"{part:05}" for part in (*known.release, 0, 0, 0)[:4])
+    return f"{known.epoch}!{release}-{stage}.{number:05}.{post:05}.{dev:08}"
 
 
 def distance(one: Versions, other: Versions) -> int:

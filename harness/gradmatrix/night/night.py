@@ -30,6 +30,7 @@ from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, judge_observation, passes
 from gradmatrix.publish import publication
 from gradmatrix.publish.formats import Document
+from gradmatrix.publish.rows import without_measurements
 from gradmatrix.run import store
 from gradmatrix.run.plan import Action, Listed, Selection, check_keys, key_of
 from gradmatrix.run.project import Project
@@ -53,8 +54,6 @@ UNSEEN = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT, Phase.PROCESS})
 """Phases in which a cell may end without an observation."""
 NEVER_RUN = frozenset({UNSUPPORTED, NO_DEVICE})
 """Outcomes of the other phases that are known without an observation."""
-MEASURED = {"recorded_at", "steps_per_s", "peak_memory_bytes"}
-"""The fields of a row that depend on when and where it ran."""
 
 
 # ---- Plan: whole stacks are dealt out to jobs
@@ -543,8 +542,5 @@ def differences(plain: Document, merged: Document) -> list[str]:
 
 
 def comparable(row: Row) -> dict[str, object]:
-    """The fields of a row that do not depend on when and where it ran; its warnings sorted."""
-    fields = {
-        name: value for name, value in msgspec.structs.asdict(row).items() if name not in MEASURED
-    }
-    return {**fields, "warnings": sorted(row.warnings)}
+    """The fields of a row, without what depends on when and where it ran."""
+    return {**msgspec.structs.asdict(without_measurements(row)), "key": row.key}

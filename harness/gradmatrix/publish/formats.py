@@ -28,6 +28,7 @@ from gradmatrix.core.observation import SCHEMA, Frozen
 from gradmatrix.core.outcomes import UNSUPPORTED
 from gradmatrix.core.text import code, markdown, spreadsheet
 from gradmatrix.judge.diagnosis import format_frame
+from gradmatrix.judge.versions import sortable
 from gradmatrix.publish.claims.claims import Boundary, Span, Verdict
 from gradmatrix.publish.rows import Grid, Row, grid, lacks_device
 from gradmatrix.stacks.lock import fallen_behind
@@ -84,16 +85,13 @@ TYPES = {
 def frame(table: Table) -> pd.DataFrame:
     """Return one row per cell, in the order of ``table``. What a cell does not have is missing.
 
-    The columns ``as_of``, ``python`` and the versions describe the stack of the cell.
+    What describes its stack is in ``stacks_frame``: a moved lock would change a line for each cell.
     """
     import pandas as pd  # noqa: PLC0415  (it takes a second, and only publishing needs it)
 
-    rows, locks = table.rows, {lock.stack: lock for lock in table.locks}
+    rows = table.rows
     speeds = [row.steps_per_s for row in rows]
     diagnoses = [row.diagnosis for row in rows]
-    versions = {
-        name: {stack: lock.version(name) for stack, lock in locks.items()} for name in SHOWN
-    }
     cells = pd.DataFrame(
         {
             "stack": [row.stack for row in rows],
@@ -108,7 +106,7 @@ def frame(table: Table) -> pd.DataFrame:
             "steps_per_s_low": [speed and speed.low for speed in speeds],
             "steps_per_s_high": [speed and speed.high for speed in speeds],
             "peak_memory_bytes": [row.peak_memory_bytes for row in rows],
-            "message": [row.message for row in rows],
+            "message": [row.message or None for row in rows],
             "cause": [each.cause if each else None for each in diagnoses],
             "place": [
                 format_frame(each.place) if each and each.place else None for each in diagnoses
@@ -116,12 +114,64 @@ def frame(table: Table) -> pd.DataFrame:
             "remedy": [each.remedy if each else None for each in diagnoses],
             "flaky": [row.flaky or None for row in rows],
             "recorded_at": pd.to_datetime([row.recorded_at for row in rows], utc=True),
-            "as_of": pd.to_datetime([locks[row.stack].as_of for row in rows]),
-            "python": [locks[row.stack].python for row in rows],
-            **{name: [known[row.stack] for row in rows] for name, known in versions.items()},
         }
     )
     return cells.astype(TYPES)
+
+
+def stacks_frame(table: Table) -> pd.DataFrame:
+    """Return one row per stack: its day, its Python, and its main versions with a sortable key."""
+    import pandas as pd  # noqa: PLC0415  (see above)
+
+    locks = table.locks
+    versions = {name: [lock.version(name) for lock in locks] for name in SHOWN}
+    measured = [table.measured.get(lock.stack) for lock in locks]
+    return pd.DataFrame(
+        {
+            "stack": [lock.stack for lock in locks],
+            "as_of": pd.to_datetime([lock.as_of for lock in locks]),
+            "measured_on": pd.Series(measured, dtype="datetime64[ns, UTC]")
+            .dt.tz_localize(None)
+            .dt.normalize(),
+            "build": [table.builds.get(lock.stack) for lock in locks],
+            "python": [lock.python for lock in locks],
+            "python_sort": [sortable(lock.python) for lock in locks],
+            **versions,
+            **{
+                f"{name}_sort": [each and sortable(each) for each in known]
+                for name, known in versions.items()
+            },
+        }
+    )
+
+
+def remedies_frame(table: Table) -> pd.DataFrame:
+    """Return what each variant against a cause did, on each stack where its scenario has the cause.
+
+    A variant that is meant for some variants only has a row where one of these fails.
+    """
+    import pandas as pd  # noqa: PLC0415  (see above)
+
+    together: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in table.rows:
+        together[row.device, row.scenario, row.stack].append(row)
+    found: list[tuple[str, str, str, int, str, str, str, bool | None]] = []
+    for (device, name, stack), rows in together.items():
+        scenario = table.scenarios.get(name)
+        tried = {each.name: each for each in scenario.variants if each.cures} if scenario else {}
+        failing = {row.variant for row in rows if row.passed is False}
+        causes = Counter(row.diagnosis.cause for row in rows if row.diagnosis)
+        for row in rows:
+            variant = tried.get(row.variant)
+            if variant is None or not variant.is_tested(failing):
+                continue
+            found += [
+                (cause, name, row.variant, causes[cause], stack, device, row.outcome, row.passed)
+                for cause in variant.cures
+                if causes[cause]
+            ]
+    columns = ["cause", "scenario", "remedy", "failing", "stack", "device", "outcome", "passed"]
+    return pd.DataFrame(found, columns=columns).astype({"passed": "boolean"})
 
 
 class Csv:
@@ -130,27 +180,51 @@ class Csv:
     @staticmethod
     def pieces(results: Results) -> Iterator[bytes]:
         """Yield the table as UTF-8, some rows at a time."""
-        table = results.frame
-        passed = table["passed"].map({True: "true", False: "false"}).fillna("")
-        safe = table.assign(passed=passed)
-        for name in ("message", "place", "python", *SHOWN):
-            known = {text: spreadsheet(text) for text in table[name].dropna().unique()}
-            safe[name] = table[name].map(known)
-        for start in range(0, max(len(safe), 1), PIECE_ROWS):
-            piece = safe.iloc[start : start + PIECE_ROWS].to_csv(
-                index=False, header=not start, lineterminator="\n", float_format="%.6g"
-            )
-            yield piece.encode()
+        yield from as_csv(results.frame, ("message", "place"))
 
 
-class Parquet:
-    """A row per cell, for analyses. Columns have types, and messages are exactly as raised."""
+def as_csv(table: pd.DataFrame, texts: Iterable[str]) -> Iterator[bytes]:
+    """Yield a table as UTF-8, some rows at a time; ``texts`` are columns that anyone may write."""
+    safe = table.copy()
+    if "passed" in table:
+        safe["passed"] = table["passed"].map({True: "true", False: "false"})
+    for name in texts:
+        known = {text: spreadsheet(text) for text in table[name].dropna().unique()}
+        safe[name] = table[name].map(known)
+    for start in range(0, max(len(safe), 1), PIECE_ROWS):
+        piece = safe.iloc[start : start + PIECE_ROWS].to_csv(
+            index=False, header=not start, lineterminator="\n", float_format="%.6g"
+        )
+        yield piece.encode()
+
+
+class StacksCsv:
+    """A row per stack: its day, its versions, and when it was last measured."""
 
     @staticmethod
     def pieces(results: Results) -> Iterator[bytes]:
-        """Yield the table, compressed."""
+        """Yield the table of stacks as UTF-8."""
+        yield from as_csv(stacks_frame(results.table), ("python", *SHOWN))
+
+
+class RemediesCsv:
+    """What helps against a cause: a row per cause, variant against it, stack and device."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterator[bytes]:
+        """Yield the table of remedies as UTF-8."""
+        yield from as_csv(remedies_frame(results.table), ())
+
+
+class Parquet:
+    """A row per cell with its stack, for analyses. Columns have types, messages are as raised."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterator[bytes]:
+        """Yield both tables joined, compressed."""
         file = io.BytesIO()
-        results.frame.to_parquet(file, engine="pyarrow", index=False, compression="zstd")
+        joined = results.frame.merge(stacks_frame(results.table), on="stack", how="left")
+        joined.to_parquet(file, engine="pyarrow", index=False, compression="zstd")
         yield file.getvalue()
 
 
@@ -553,6 +627,8 @@ def pairwise_entries(results: Results) -> Iterator[PairwiseEntry]:
 FORMATS: dict[str, type[Format]] = {
     "matrix.md": Markdown,
     "matrix.csv": Csv,
+    "stacks.csv": StacksCsv,
+    "remedies.csv": RemediesCsv,
     "matrix.parquet": Parquet,
     "matrix.json": Json,
     "matrix.schema.json": Schema,

@@ -32,11 +32,14 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, held, write_atomically, write_in_pieces
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
+from gradmatrix.publish import measurements
 from gradmatrix.publish.claims.claims import load_claims
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import feed
 from gradmatrix.publish.formats import FORMATS, Results, headline, write_block
-from gradmatrix.publish.rows import Row, Table, build_of, rows_of, tabulated
+from gradmatrix.publish.rows import Row, Table, build_of, last_measured, rows_of, tabulated
+from gradmatrix.publish.standing import new_records, standing
+from gradmatrix.run.confirmed import FOLDER as CONFIRMED
 from gradmatrix.run.project import PACKAGE, Project, by_date, of_locks, of_matrix
 from gradmatrix.stacks import generated
 
@@ -65,6 +68,7 @@ FOLDERS = (
     "packages",
     "site",
     "records",
+    "confirmed",
     "locks",
     "history",
 )
@@ -109,6 +113,7 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
             left.unlink(missing_ok=True)
         made_of = stamps(sources(project))
         gathered = gather(project, site=site)
+        measurements.prune(project.results / measurements.FOLDER, dt.datetime.now(dt.UTC))
         table = gathered.table
         claims = load_claims(project.root, project.known_scenarios())
         results = Results(table, judge_all(claims, table), chosen(project))
@@ -167,6 +172,7 @@ def gather(project: Project, *, site: bool) -> Gathered:
     locks = in_order(project)
     rows: list[Row] = []
     builds: dict[str, str] = {}
+    measured: dict[str, dt.datetime] = {}
     pages: list[str] = []
     problems = dict.fromkeys(project.store.problems)
     for lock, each in zip(locks, columns(project, locks, site=site), strict=True):
@@ -175,10 +181,12 @@ def gather(project: Project, *, site: bool) -> Gathered:
         problems.update(dict.fromkeys((*project.store.problems, *each.problems)))
         if each.build is not None:
             builds[lock.stack] = each.build
+        if each.measured is not None:
+            measured[lock.stack] = each.measured
     project.store.problems[:] = problems
     scenarios = {s.name: s for s in project.chosen_scenarios()}
     exact = flips.load(project.published_results)
-    table = tabulated(locks, scenarios, rows, builds, exact)
+    table = tabulated(locks, scenarios, rows, builds, exact, measured=measured)
     return Gathered(replace(table, combined=project.combined), pages)
 
 
@@ -270,6 +278,8 @@ class Column(Frozen, frozen=True):
     rows: tuple[Row, ...]
     build: str | None
     """The build of torch of its newest cell; None if nothing ran."""
+    measured: dt.datetime | None
+    """When a cell ran last."""
     pages: tuple[str, ...]
     """Paths in results/ that were written."""
     problems: tuple[str, ...] = ()
@@ -356,6 +366,7 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
     """
     known = project.known_scenarios()
     newest = project.store.of_stack(lock.stack)
+    published = project.store.as_published
     project.store.refuse_other_schema(lock.stack)
     records = of_matrix(judged(newest.values(), known), known)
     if not project.is_local:
@@ -364,11 +375,14 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
                 project.history_folder,
                 lock,
                 records,
-                published_before=project.store.published / f"{lock.stack}.jsonl",
+                published_before=published,
                 complete=not project.store.is_damaged,
                 now=now,
             )
             project.store.problems += update.problems
+        ran = new_records(records, published)
+        measurements.keep(project.results / measurements.FOLDER, lock.stack, ran, now)
+        records = standing(judged(published, known), records, known)
         project.store.publish(lock.stack, records)
     scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
     # other records are kept but not shown
@@ -380,7 +394,9 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
 
         evidence = [evidence_page(lock, scenarios, records, rows)] if records else []
         pages = list(write(project.results, evidence))
-    return Column(rows=rows, build=build_of(records), pages=tuple(pages))
+    return Column(
+        rows=rows, build=build_of(records), measured=last_measured(records), pages=tuple(pages)
+    )
 
 
 def write(folder: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
@@ -444,14 +460,18 @@ def sources(project: Project) -> list[Path]:
 
 def leftovers(results: Path) -> list[Path]:
     """Return the half-written files that a killed publication left behind."""
-    folders = [results, *(results / name for name in FOLDERS), results / "history" / "locks"]
+    days = (results / measurements.FOLDER).glob("*")
+    folders = [results, *(results / name for name in FOLDERS), results / "history" / "locks", *days]
     found = [path for folder in folders for path in folder.glob("*.partial")]
     return [path for path in found if PARTIAL.fullmatch(path.name)]
 
 
 def kept_records(project: Project) -> list[Path]:
     """Return the files that publishing both reads and writes."""
-    return [*project.store.published.glob("*.jsonl"), *project.history_folder.rglob("*.jsonl")]
+    confirmed = (project.store.published.parent / CONFIRMED).glob("*.json")
+    records = project.store.published.glob("*.jsonl")
+    measured = (project.results / measurements.FOLDER).rglob("*.parquet")
+    return [*records, *confirmed, *measured, *project.history_folder.rglob("*.jsonl")]
 
 
 def stamps(paths: Iterable[Path]) -> Stamps:

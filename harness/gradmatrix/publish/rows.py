@@ -14,7 +14,9 @@ from decimal import Decimal
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradmatrix.core.model import Cell, Gradient, Role
+from msgspec.structs import replace
+
+from gradmatrix.core.model import Cell, Confirmed, Gradient, Role
 from gradmatrix.core.observation import Frame, Frozen, Rate
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS, Phase, gradient_note, phase_of
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
@@ -31,10 +33,13 @@ if TYPE_CHECKING:
     from gradmatrix.judge.edge import Flips, Turning
 
 
+NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 WARNING_LIMIT = 300
 """The most characters of a warning that are published. The record has all of it."""
 DIGITS = 2
 """Significant digits of a rate in a table. The next one is noise: every run would change it."""
+MEASURED = {"recorded_at": NEVER, "steps_per_s": None, "peak_memory_bytes": None}
+"""The fields of a row that depend on when and where it ran."""
 SYMBOLS = {True: "✓", False: "✗", None: "–"}
 WITHOUT_A_WORD = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT, Phase.PROCESS})
 """Failures in these phases do not show whether the stack would have reported a misuse."""
@@ -77,7 +82,7 @@ class Row(Frozen, frozen=True):
     """How often each outcome came with this key; empty if there is only one."""
     recorded_at: dt.datetime
     key: str
-    """Hash of everything that the verdict depends on."""
+    """Hash of everything that the verdict depended on when it was recorded."""
 
     @property
     def cell(self) -> Cell:
@@ -97,6 +102,11 @@ def rows_of(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> Ite
     remedies = Remedies(scenarios, records)
     for record in records:
         yield row_of(record, remedies)
+
+
+def without_measurements(row: Row) -> Row:
+    """Return a row without what depends on when and where it ran; its warnings sorted."""
+    return replace(row, key="", warnings=tuple(sorted(row.warnings)), **MEASURED)
 
 
 class Remedies:
@@ -139,7 +149,7 @@ def row_of(record: Record, remedies: Remedies) -> Row:
         warnings=warned(seen) if seen is not None else (),
         diagnosis=diagnosis(record, remedies),
         recorded_at=record.recorded_at,
-        key=record.key,
+        key=record.recorded_key if isinstance(record, Confirmed) else record.key,
     )
 
 
@@ -172,6 +182,11 @@ def build_of(records: Iterable[Record]) -> str | None:
     """Return the build of torch with which the newest cell ran."""
     builds = [(record.recorded_at, record.build) for record in records if record.build]
     return max(builds)[1] if builds else None
+
+
+def last_measured(records: Iterable[Record]) -> dt.datetime | None:
+    """Return when a cell ran last, also if its older record stands; None if nothing ran."""
+    return max((each.known_at for each in records if each.isolation != "none"), default=None)
 
 
 class CellText(NamedTuple):
@@ -266,6 +281,8 @@ class Table:
 
     Speed and memory of different builds cannot be compared.
     """
+    measured: Mapping[str, dt.datetime] = field(default_factory=dict)
+    """When a cell of each stack ran last."""
     turnings: tuple[Turning, ...] = ()
     """Which release is behind changes from stack to stack, with the locks of today."""
     combined: frozenset[str] = frozenset()
@@ -292,6 +309,8 @@ def tabulated(
     rows: Iterable[Row],
     builds: Mapping[str, str] | None = None,
     flips: Flips | None = None,
+    *,
+    measured: Mapping[str, dt.datetime] | None = None,
 ) -> Table:
     """Return the table of ``rows``, in order. ``locks`` must be sorted by date."""
     place = row_order(scenarios)
@@ -306,7 +325,9 @@ def tabulated(
         for each in (flips.turns if flips else ())
         if each.edges and tuple(map(digits.get, each.stacks)) == each.locks
     )
-    return Table(locks, scenarios, tuple(sorted(rows, key=key)), builds or {}, turnings)
+    return Table(
+        locks, scenarios, tuple(sorted(rows, key=key)), builds or {}, measured or {}, turnings
+    )
 
 
 def lacks_device(rows: Iterable[Row]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -21,6 +22,7 @@ from gradmatrix.core.files import decode_line, held, read_lines, write_atomicall
 from gradmatrix.core.model import Cell, Record
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import OF_THE_MACHINE, Outcome
+from gradmatrix.run import confirmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,8 +39,21 @@ class AsPublished:
 
     path: Path
     records: list[Record]
+    lines: list[bytes]
+    """The line of each record."""
     damaged: list[bytes]
     """The lines that could not be read, or belong to another stack."""
+
+    def lines_of(self, records: Iterable[Record]) -> Iterator[bytes]:
+        """Yield the line of each record. A record that stands keeps its line to the letter.
+
+        An older release may have written it without the fields that are new since.
+        """
+        there = zip(map(confirmed.as_recorded, self.records), self.lines, strict=True)
+        known = {record.cell: (record, line) for record, line in there}
+        for record in map(confirmed.as_recorded, records):
+            before, line = known.get(record.cell, (None, b""))
+            yield line if record == before else encode(record).rstrip()
 
 
 @dataclass
@@ -48,12 +63,17 @@ class Store:
     journal: Path
     published: Path
     problems: list[str] = field(default_factory=list)
-    _seen: dict[Path, tuple[tuple[int, int], list[Record]]] = field(default_factory=dict)
+    _seen: dict[Path, tuple[tuple[int, ...], list[Record]]] = field(default_factory=dict)
     """The records of each file that was read, with its modification time and size then."""
     _foreign: dict[Path, str] = field(default_factory=dict)
     """The files with records of another schema, and what was found."""
     _as_published: AsPublished | None = None
     """The published file of the stack that was read last."""
+
+    @property
+    def as_published(self) -> Sequence[Record]:
+        """The records in the published file of the stack that was read last."""
+        return [] if self._as_published is None else self._as_published.records
 
     def append(self, record: Record) -> None:
         """Add a line to the journal of the record's stack. It is on disk when this returns."""
@@ -114,9 +134,10 @@ class Store:
     def of_stack(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell of ``stack``, published or not; not kept in memory."""
         path = self._file(self.published, stack)
+        lines: list[bytes] = []
         damaged: list[bytes] = []
-        published = list(self._decoded(path, stack, damaged))
-        self._as_published = AsPublished(path, published, damaged)
+        published = list(self._decoded(path, stack, lines, damaged))
+        self._as_published = AsPublished(path, published, lines, damaged)
         journal = list(self._decoded(self._file(self.journal, stack), stack))
         return newest(in_order(published, journal), keep_judged=True)
 
@@ -156,7 +177,7 @@ class Store:
         return newest(chain.from_iterable(found), keep_judged=True)
 
     def publish(self, stack: str, records: Iterable[Record]) -> None:
-        """Write one line for each cell to ``results/records/``.
+        """Write one line for each cell to ``results/records/``, and which of them are confirmed.
 
         The order is stable, so that differences are short. A stack without records keeps its file.
         Lines that could not be read are kept at its end.
@@ -168,10 +189,11 @@ class Store:
         ordered = sorted(records, key=lambda record: record.cell)
         path, before = self._file(self.published, stack), self._as_published
         if before is None or before.path != path:
-            before = AsPublished(path, [], [])
+            before = AsPublished(path, [], [], [])
         if ordered and before.records != ordered:  # quick: these are mostly the same objects
-            damaged = (line + b"\n" for line in before.damaged)
-            write_atomically(path, b"".join(chain(map(encode, ordered), damaged)))
+            lines = (each + b"\n" for each in chain(before.lines_of(ordered), before.damaged))
+            write_atomically(path, b"".join(lines))
+            confirmed.write(confirmed.path_of(self.published, stack), stack, ordered)
 
     def _file(self, folder: Path, stack: str) -> Path:
         return folder / f"{stack}.jsonl"
@@ -182,25 +204,39 @@ class Store:
             status = path.stat()
         except FileNotFoundError:
             return []
-        stamp = status.st_mtime_ns, status.st_size
+        stamp: tuple[int, ...] = status.st_mtime_ns, status.st_size
+        if path.parent == self.published:
+            with suppress(FileNotFoundError):
+                status = confirmed.path_of(path.parent, path.stem).stat()
+                stamp += status.st_mtime_ns, status.st_size
         if path not in self._seen or self._seen[path][0] != stamp:
             self._seen[path] = stamp, list(self._decoded(path))
         return self._seen[path][1]
 
     def _decoded(
-        self, path: Path, stack: str | None = None, damaged: list[bytes] | None = None
+        self,
+        path: Path,
+        stack: str | None = None,
+        lines: list[bytes] | None = None,
+        damaged: list[bytes] | None = None,
     ) -> Iterator[Record]:
         """The records of a file.
 
         Args:
             path: The file.
             stack: If given, a record of another stack counts as a line that cannot be read.
+            lines: Gets the line of each record.
             damaged: Gets the lines that cannot be read. Each is also added to ``problems``.
         """
+        found = {}
+        if path.parent == self.published:
+            found = confirmed.load(confirmed.path_of(path.parent, path.stem))
         for line in read_lines(path, decode):
             record, problem = line.value, line.problem
             if record is not None and stack in {None, record.cell.stack}:
-                yield record
+                if lines is not None:
+                    lines.append(line.content)
+                yield confirmed.applied(record, found.get(record.cell))
                 continue
             if record is not None:
                 problem = f"it is of the stack {record.cell.stack}"
@@ -217,7 +253,7 @@ class Store:
 
 def encode(record: Record) -> bytes:
     """One record as one line."""
-    return msgspec.json.encode(record) + b"\n"
+    return msgspec.json.encode(confirmed.as_it_counts(record)) + b"\n"
 
 
 def decode(line: bytes) -> Record:
@@ -275,8 +311,8 @@ def in_order(others: Iterable[Record], journal: Sequence[Record]) -> Iterator[Re
 def newer_than(journal: Iterable[Record]) -> Callable[[Record], bool]:
     """Whether a record of another source is newer than what a journal has of its cell.
 
-    It is if its date is later. Dates in the future do not count. Within the journal the order of
-    the lines counts, so that a clock which was once ahead hides nothing.
+    It is if its verdict was seen later. Dates in the future do not count. Within the journal the
+    order of the lines counts, so that a clock which was once ahead hides nothing.
     """
     now = dt.datetime.now(dt.UTC)
     ran, last = set(), {}
@@ -289,7 +325,7 @@ def newer_than(journal: Iterable[Record]) -> Callable[[Record], bool]:
         if record.cell not in ran:
             return True
         known = last.get(record.cell)
-        return known is not None and known < record.recorded_at <= now
+        return known is not None and known < record.known_at <= now
 
     return is_newer
 

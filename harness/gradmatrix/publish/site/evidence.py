@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter, defaultdict
 from functools import lru_cache
 from itertools import compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradmatrix.core.model import SHOWN, Role
+from gradmatrix.core.model import SHOWN, Confirmed, Role
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, row_of
 from gradmatrix.core.text import counted, plain, versioned
 from gradmatrix.judge.diagnosis import format_frame, merge_numbered
 from gradmatrix.judge.relations import close
+from gradmatrix.publish.rows import last_measured
 from gradmatrix.publish.site import links, plots
 from gradmatrix.publish.site.markup import (
     BUILDS,
@@ -31,8 +33,11 @@ from gradmatrix.publish.site.markup import (
     safe,
 )
 from gradmatrix.publish.site.tables import KINDS, shown
+from gradmatrix.run.confirmed import as_recorded
+from gradmatrix.run.plan import lock_input
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gradmatrix.core.model import Lock, Record, Relation, Scenario
@@ -75,11 +80,9 @@ def evidence_page(
 ) -> tuple[str, bytes]:
     """Return the evidence page of one stack. ``rows`` belong to ``records``, in the same order."""
     cells = sorted(zip(records, rows, strict=True), key=lambda pair: pair[1].scenario)
-    environment: dict[str, str] = {}
-    for record in records:  # each has what was imported until then
-        environment |= record.observation.environment if record.observation is not None else {}
+    environment = usual_environment(records)
     order = {name: place for place, name in enumerate(scenarios)}
-    versions = versions_of(lock)
+    versions = versions_of_locks(lock, records)
     sections = [
         section(
             scenarios.get(name),
@@ -97,6 +100,9 @@ def evidence_page(
         contents=ready("".join(each.contents for each in sections)),
         articles=HERE,
         environment=versioned(environment),
+        measured=last_measured(records),
+        standing=stood(records),
+        runs=runs_of(records),
         absent=sorted({row.device for row in rows if row.outcome == NO_DEVICE}),
     )
     # a template would copy the big text five times
@@ -104,6 +110,52 @@ def evidence_page(
     return path, b"".join(
         [before, *(piece.encode() for each in sections for piece in each.articles), after]
     )
+
+
+def stood(records: Iterable[Record]) -> str:
+    """Return how many cells ran again and keep an older record; empty if none did."""
+    ran = (each for each in records if each.isolation != "none")
+    number = sum(isinstance(each, Confirmed) and each.confirmed_by != each.run for each in ran)
+    return counted(number, "cell") if number else ""
+
+
+def runs_of(records: Iterable[Record]) -> str:
+    """Return by which runs the records were made, the largest first."""
+    days: dict[str, dt.date] = {}
+    made: Counter[str] = Counter()
+    for each in records:
+        if each.isolation != "none":
+            days[each.run] = each.recorded_at.date()
+            made[each.run] += 1
+    return ", ".join(f"{run} ({days[run]}, {counted(n, 'cell')})" for run, n in made.most_common())
+
+
+def usual_environment(records: Iterable[Record]) -> dict[str, str]:
+    """Return the environment of most cells: each names what was imported until it ended."""
+    seen: dict[str, Counter[str]] = {}
+    for record in records:
+        if record.observation is not None:
+            for name, value in record.observation.environment.items():
+                seen.setdefault(name, Counter())[value] += 1
+    return {name: values.most_common(1)[0][0] for name, values in seen.items()}
+
+
+def versions_of_locks(lock: Lock, records: Iterable[Record]) -> dict[str, str]:
+    """Return the main versions of each lock that a record was made with, as links to the stack.
+
+    Somebody who follows a link to a cell sees no other versions.
+    """
+    known: dict[str, dict[str, str]] = defaultdict(dict)
+    for record in records:
+        if isinstance(record, Confirmed) and record.observation is not None:
+            known[locked_with(record)] |= record.observation.environment
+    known[lock_input(lock)] = {package.name: package.version for package in lock.packages}
+    return {digits: versions_of(lock.stack, versions) for digits, versions in known.items()}
+
+
+def locked_with(record: Record) -> str:
+    """Return the first digits of the lock with which a record was made."""
+    return as_recorded(record).lock
 
 
 class Section(NamedTuple):
@@ -134,7 +186,9 @@ def section(
     )
 
 
-def known_of(scenario: Scenario | None, environment: Mapping[str, str], versions: str) -> Known:
+def known_of(
+    scenario: Scenario | None, environment: Mapping[str, str], versions: Mapping[str, str]
+) -> Known:
     """Return what the cells of a scenario have in common."""
     if scenario is None:
         return Known({}, environment, versions, (), own=True)
@@ -142,14 +196,10 @@ def known_of(scenario: Scenario | None, environment: Mapping[str, str], versions
     return Known(summaries, environment, versions, scenario.agree, own=scenario.arguments is None)
 
 
-def versions_of(lock: Lock) -> str:
-    """Return the main versions of a stack as a link to it.
-
-    Somebody who follows a link to a cell sees no other versions.
-    """
-    locked = {package.name: package.version for package in lock.packages}
+def versions_of(stack: str, locked: Mapping[str, str]) -> str:
+    """Return the main versions of a stack as a link to it."""
     known = ", ".join(f"{name} {safe(locked[name])}" for name in SHOWN if name in locked)
-    return f'<a href="../{links.stack(lock.stack)}">{known or "No version is known"}</a>'
+    return f'<a href="../{links.stack(stack)}">{known or "No version is known"}</a>'
 
 
 def in_order(
@@ -177,8 +227,8 @@ class Known(NamedTuple):
     """The summary of each variant."""
     environment: Mapping[str, str]
     """The environment that the page shows for all cells."""
-    versions: str
-    """The stack's main versions, as HTML."""
+    versions: Mapping[str, str]
+    """The main versions of each lock, as HTML."""
     agree: Sequence[Relation]
     """The variants that must agree."""
     own: bool
@@ -188,7 +238,8 @@ class Known(NamedTuple):
 def article(record: Record, row: Row, known: Known) -> str:
     """Return everything that is known about one cell."""
     summary = known.summaries.get(row.variant, "")
-    parts = [verdict(row, summary, known.versions), why(row, known.agree), facts(record, row)]
+    versions = known.versions.get(locked_with(record)) or next(iter(known.versions.values()))
+    parts = [verdict(row, summary, versions), why(row, known.agree), facts(record, row)]
     if record.observation is not None:
         parts += observed(record.observation, known.environment)
     anchor = safe(links.anchor(row.scenario, row.variant, row.device))
@@ -267,7 +318,7 @@ def facts(record: Record, row: Row) -> str:
         ("recorded", f"{record.recorded_at:%Y-%m-%d %H:%M} UTC"),
         ("process", PROCESSES[record.isolation]),
         ("build of torch", BUILDS.get(record.build, record.build)),
-        ("key: a hash of everything that the verdict depends on", record.key),
+        ("key: a hash of everything that the verdict depends on", row.key),
     ]
     listed = "".join(f"<div><dt>{name}</dt><dd>{safe(text)}</dd></div>" for name, text in found)
     return f'<dl class="facts">{listed}</dl>'

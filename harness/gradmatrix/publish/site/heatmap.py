@@ -19,6 +19,7 @@ from gradmatrix.publish.site.tables import (
     WINDOW,
     change_of,
     counted_as,
+    head_of,
     line_of,
     link,
     region,
@@ -169,9 +170,8 @@ def drawn(
         name = link(links.scenario(scenario), scenario)
         body.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
     title = f"{columns[0].locks[0].as_of} back to {columns[-1].locks[-1].as_of}"
-    table = region(
-        title, f"{head(view, columns)}<tbody>{''.join(body)}</tbody>", anchor, "matrix map"
-    )
+    lines = "\n".join(body)
+    table = region(title, f"{head(view, columns)}<tbody>{lines}</tbody>", anchor, "matrix map")
     return Map(table, [column for column in columns if column.others])
 
 
@@ -182,7 +182,7 @@ def head(view: View, columns: Sequence[Column]) -> str:
     for name in SHOWN:
         versions = "".join(f"<td>{versions_in(view, name, column)}</td>" for column in columns)
         lines.append(line_of(link(links.package(name), name), versions))
-    return f"<thead>{''.join(lines)}</thead>"
+    return head_of(lines)
 
 
 def column_name(column: Column) -> str:

@@ -76,9 +76,10 @@ def stack_page(view: View, lock: Lock, older: Lock | None, newer: Lock | None) -
         moved=view.moves.between(older.stack, lock.stack) if older is not None else (),
         sections=[(section, section_rows(view, section, lock.stack)) for section in view.sections],
         absent=view.absent,
-        packages=ready("".join(map(package_line, lock.packages))),
+        packages=ready("\n".join(map(package_line, lock.packages))),
         ran=lock.stack in view.cells,
         build=view.table.builds.get(lock.stack),
+        measured=view.table.measured.get(lock.stack),
         unlike=bool(view.builds),
         tally=tally(list(view.cells.get(lock.stack, {}).values())),
     )
@@ -104,7 +105,7 @@ def section_rows(view: View, section: Section, stack: str) -> Markup:
         )
         body += (cell_line(view.row(stack, line.place), line.variant) for line in lines)
         body.append("</tbody>")
-    return ready("".join(body))
+    return ready("\n".join(body))
 
 
 def cell_line(row: Row | None, variant: str) -> str:

@@ -105,12 +105,12 @@ def combined_tables(view: View) -> list[Markup]:
 def data_file(view: View) -> tuple[str, bytes]:
     """Return the script that defines GRADMATRIX. draw.js describes what it reads."""
     content = (
-        msgspec.json.encode(data(view))
+        b",\n".join(msgspec.json.encode({name: each})[1:-1] for name, each in data(view).items())
         .decode()
         .replace("<", "\\u003c")
         .replace("\u2028", "\\u2028")
     )
-    return PATH, f'"use strict";\nconst GRADMATRIX = {content};\n'.encode()
+    return PATH, f'"use strict";\nconst GRADMATRIX = {{{content}}};\n'.encode()
 
 
 def data(view: View) -> dict[str, Any]:

@@ -316,7 +316,7 @@ def section_table(view: View, section: Section, locks: Sequence[Lock], root: str
         body.append(f"<tbody>{scenario_head(scenario, len(locks), root)}")
         body += (table_line(view, line, locks, root) for line in lines)
         body.append("</tbody>")
-    return region(title, head(view, locks, root) + "".join(body), section.anchor)
+    return region(title, head(view, locks, root) + "\n".join(body), section.anchor)
 
 
 def region(title: str, rows: str, anchor: str, kind: str = "matrix") -> Markup:
@@ -324,7 +324,7 @@ def region(title: str, rows: str, anchor: str, kind: str = "matrix") -> Markup:
     name = f"{safe(anchor)}-caption"
     return ready(
         f'<div class="region {kind}" role="region" tabindex="0" aria-labelledby="{name}">'
-        f'<table><caption id="{name}">{safe(title)}</caption>{rows}</table></div>'
+        f'<table><caption id="{name}">{safe(title)}</caption>\n{rows}</table></div>'
     )
 
 
@@ -345,7 +345,12 @@ def head(view: View, locks: Sequence[Lock], root: str) -> str:
         rows.append(
             line_of(BUILD_OF_TORCH, "".join(f"<td>{build(view, lock)}</td>" for lock in locks))
         )
-    return f"<thead>{''.join(rows)}</thead>"
+    return head_of(rows)
+
+
+def head_of(rows: Iterable[str]) -> str:
+    """Return the head of a table, a row on each line: a new date then changes one line only."""
+    return "<thead>" + "\n".join(rows) + "</thead>\n"
 
 
 def line_of(title: str, cells: str) -> str:
