@@ -11,6 +11,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from gradmatrix.compare import paired, resolution, upgrade
 from gradmatrix.compare.bisect import Bisection, base_for, bisected, regressed
@@ -264,6 +265,40 @@ def test_two_packages_that_change_it_only_together(lab: Lab) -> None:
     names = ("alpha", "beta", "gamma", "delta")
     found = lab.bisect([f"{n}==1" for n in names], [f"{n}==8" for n in names])
     assert [("alpha", "2", "3"), ("delta", "5", "6")] == edges(found)
+
+
+def test_what_must_move_is_as_old_as_what_moved(lab: Lab) -> None:
+    """Alpha 3 and newer need beta 2, and the beta of long after does not run with them."""
+    for number in range(1, 7):
+        day = dt.date(2025, 1, 1) + dt.timedelta(days=number)
+        needs = ("beta>=2",) if number >= 3 else ()
+        lab.index.add("alpha", f"{number}", f"{day}", requires=needs)
+    lab.add("beta", 9)
+    lab.broken = lambda versions: versions["beta"] >= 8
+    lab.fails = lambda versions: versions["alpha"] >= 4
+    search = lab.search(["alpha==1", "beta==1"], ["alpha==6", "beta==7"])
+    lock = structs.replace(search.good.lock, as_of=dt.date(2025, 1, 2))
+    search.good = replace(search.good, lock=lock)
+    found = search.run()
+    assert [("alpha", "3", "4")] == edges(found)
+    assert not any("import:" in each.why for each in found.skipped)
+
+
+def test_it_is_told_if_another_package_is_enough_too(lab: Lab) -> None:
+    """One set of packages says so: the bad side without what was found."""
+    for name in ("alpha", "beta", "gamma"):
+        lab.add(name, 4)
+    names = ("alpha", "beta", "gamma")
+    sides = [f"{name}==1" for name in names], [f"{name}==4" for name in names]
+    lab.fails = lambda versions: versions["alpha"] >= 3
+    assert lab.bisect(*sides).without is None
+    for path in (lab.root / ".gradmatrix" / "upgrade" / "records").glob("*"):
+        path.unlink()
+    lab.fails = lambda versions: versions["alpha"] >= 3 or versions["beta"] >= 2
+    found = lab.bisect(*sides)
+    assert [("alpha", "2", "3")] == edges(found)
+    assert found.without is not None
+    assert ("bad with alpha 2", "step:exception") == (found.without.name, found.without.outcome)
 
 
 def test_a_set_that_does_not_resolve_is_skipped(lab: Lab) -> None:

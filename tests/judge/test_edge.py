@@ -49,6 +49,17 @@ def test_skipped_states_leave_a_range_around_the_edge(edges: int, data: st.DataO
     assert set(range(low + 1, high)) <= broken
 
 
+def test_after_a_skipped_state_it_looks_further_away() -> None:
+    """At a quarter of what is left, then at three quarters, then at an eighth."""
+    search, asked = Search([1.0] * 80), []
+    for _ in range(4):
+        state = search.next()
+        assert state is not None
+        asked.append(state)
+        search.skip(state)
+    assert [40, 20, 60, 10] == asked
+
+
 def test_a_state_whose_answer_is_known_is_not_asked_about() -> None:
     """The chances of the edges before it add up to a little less than 1."""
     search = Search([16.0, *[4.0] * 4, *[1.0] * 4])

@@ -79,8 +79,9 @@ if TYPE_CHECKING:
 
 NAMED, ASKED, OTHER = 16.0, 4.0, 1.0
 """How likely a package is: one in the traceback or diagnosis, one that a side names, another."""
-NEIGHBOURS = 3
-"""Runs at the end: both neighbours, and one of them with what the other has."""
+NEIGHBOURS = 4
+"""Runs at the end: both neighbours, one of them with what the other has, and the bad side without
+what was found."""
 MOST_DRAGGED = 4
 """The most packages that are tried alone, of those that came along with the one that was found."""
 MOST_TRIED = 12
@@ -199,6 +200,8 @@ class Bisection:
     """What may run after this. It is installed meanwhile."""
     around: list[tuple[Probe, Probe]] = field(default_factory=list)
     """What ran on both sides of each edge."""
+    without: End | None = None
+    """The bad side with the older release of what was found, if it ends as the bad one."""
 
     def run(self) -> Found:
         """Verify the two sides, then look for the packages, then for their releases.
@@ -225,6 +228,7 @@ class Bisection:
             bad=shown[1],
             differing=len(moves),
             edges=tuple(edges),
+            without=self.without,
             all=self.all,
             skipped=tuple(dict.fromkeys(self.skipped)),
             probes=sum(probe.record is not None for probe in self.seen.values()),
@@ -242,7 +246,7 @@ class Bisection:
         longest = max(count for _, count in lines)
         alone = len(units) == 1
         packages = 0 if alone else most_questions([unit.weight for unit in units]) + 2
-        dragged = 0 if self.only else MOST_DRAGGED
+        dragged = 0 if self.only else 1 + MOST_DRAGGED
         releases = longest if self.all else math.ceil(math.log2(longest + 1))
         ends = {
             (each.name, each.version)
@@ -296,7 +300,24 @@ class Bisection:
             return [self.edge(u, together(each for each in found if each is not u)) for u in found]
         edge = self.edge(found[0], {})
         other = self.enough(found[0], edge.before)
-        return [self.edge(other, found[0].at(edge.before)) if other else edge]
+        if other:
+            return [self.edge(other, found[0].at(edge.before))]
+        if not self.only and found[0].at(edge.before):
+            self.without = self.same_without(found[0].at(edge.before), self.ending(ends[1]))
+        return [edge]
+
+    def same_without(self, moved: Moved, bad: tuple[object, ...]) -> End | None:
+        """The bad side with what was found as it was before, if it ends as the bad one.
+
+        Then other packages are enough too.
+        """
+        what = few(list(starmap("{} {}".format, moved.items())), MOST_NAMED)
+        name = f"{self.bad.side.name} with {what}"
+        side = with_moved(self.bad, moved, self.good.side.asked)
+        side = replace(side, name=name, as_of=self.latest)
+        probe = self.ran(self.locked(name, side))
+        same = probe.record is not None and self.ending(probe) == bad
+        return self.shown(name, probe) if same else None
 
     def every_edge(self, ends: Sequence[Probe]) -> list[Edge]:
         """Each change on the way: of the packages to look at, or of those that are found in turn.
@@ -580,14 +601,13 @@ class Bisection:
     def releases(self, name: str, before: str, after: str) -> list[str]:
         """The releases between two, in the order from the one to the other."""
         known = self.known(name)
-        day = max(self.good.lock.as_of, self.bad.lock.as_of)
         low, high = sorted((Version(before), Version(after)))
         between = [
             each.version
             for each in admitted(known)
             if low < Version(each.version) < high
             and each.fits([self.good.lock.python])
-            and (each.uploaded is None or each.uploaded <= day)
+            and (each.uploaded is None or each.uploaded <= self.latest)
         ]
         return between if Version(before) == low else between[::-1]
 
@@ -640,7 +660,10 @@ class Bisection:
         """Resolve the good side with these packages moved, and run the cell there."""
         if time.monotonic() > self.until:
             raise OutOfTime
-        resolved = self.resolved(moved)
+        return self.ran(self.resolved(moved))
+
+    def ran(self, resolved: Resolved | None) -> Probe:
+        """Run the cell there, unless this set of packages ran before."""
         if resolved is None:
             return Probe(None, None, self.skipped[-1].why)
         digest = resolved.lock.digest
@@ -664,8 +687,15 @@ class Bisection:
         if bound:
             side = replace(side, constraints=(*side.constraints, bound))
             what = f"{what}, {bound}"
+        return self.locked(what, side)
+
+    def locked(self, what: str, side: Side) -> Resolved | None:
+        """A side with its lock; None if it has no solution on any day, and why is kept."""
         try:
             lock, text = resolution.attempt(side, self.project.index)
+            if lock.failure is not None and side.as_of != self.latest:
+                side = replace(side, as_of=self.latest)
+                lock, text = resolution.attempt(side, self.project.index)
         except NeedsBuild as error:
             self.skip(what, one_line(error.cause))
             return None
@@ -783,16 +813,32 @@ class Bisection:
                 environment.drop(environments, name)
 
     def side(self, moved: Mapping[str, str]) -> Side:
-        """The good side with these packages moved. Everything else stays if the resolver can."""
+        """The good side with these packages moved. Everything else stays if the resolver can.
+
+        What must move goes to what was there on the day of the newest of them: releases of long
+        after a package often do not run with it.
+        """
         here = {each.name for each in self.good.lock.packages}
         new = locks.without(text_of(self.bad), lambda name: canonicalize_name(name) in here)
         side = with_moved(self.good, moved, self.bad.side.asked)
+        days = [self.day(name, version) for name, version in moved.items()]
         return replace(
             side,
             preferred=side.preferred + new,
-            as_of=max(self.good.lock.as_of, self.bad.lock.as_of),
+            as_of=max([self.good.lock.as_of, *(day or self.latest for day in days)]),
             build=tuple(sorted({*side.build, *self.bad.side.build})),
         )
+
+    @property
+    def latest(self) -> dt.date:
+        """The day of the later side."""
+        return max(self.good.lock.as_of, self.bad.lock.as_of)
+
+    def day(self, name: str, version: str) -> dt.date | None:
+        """The day of a release, if it is known."""
+        locked = ((each.name, each.version, each.released) for each in self.bad.lock.packages)
+        day = next((day for *each, day in locked if each == [name, version]), None)
+        return day or self.days(name).get(version)
 
 
 def with_moved(base: Resolved, moved: Mapping[str, str], asked: Iterable[str] = ()) -> Side:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CERTAIN = 0.999
 """The chance from which on an edge counts as found."""
-FAIR = 0.5
 MOST_NAMED = 3
 """The most packages or releases that are named in the answer because they are in doubt."""
 
@@ -43,15 +42,22 @@ class Search:
         self.skipped: set[int] = set()
 
     def next(self) -> int | None:
-        """The state to ask about: its answer tells most; None if no further answer would help."""
+        """The state to ask about: its answer tells most; None if no further answer would help.
+
+        Neighbours of a state that was skipped are often as broken as it is. So with each of them
+        the aim moves away from the middle: to a quarter, three quarters, an eighth, and so on.
+        """
         if max(self.chances) >= CERTAIN:
             return None
-        halves = [
-            (abs(below - FAIR), state)
+        asked = [
+            (below, state)
             for state, below in enumerate(accumulate(self.chances[:-1]), start=1)
-            if state not in self.skipped and any(self.chances[:state]) and any(self.chances[state:])
+            if any(self.chances[:state]) and any(self.chances[state:])
         ]
-        return min(halves)[1] if halves else None
+        turn = f"{1 + sum(state in self.skipped for _, state in asked):b}"
+        aim = int(turn[::-1], 2) / 2 ** len(turn)
+        left = [(abs(below - aim), state) for below, state in asked if state not in self.skipped]
+        return min(left)[1] if left else None
 
     def saw(self, state: int, *, changed: bool) -> None:
         """The answer about a state: whether the edge is before it."""
@@ -210,6 +216,8 @@ class Found(Frozen, frozen=True, kw_only=True):
     """The packages that differ between the two sides."""
     edges: tuple[Edge, ...]
     """Empty if both sides end in the same way."""
+    without: End | None = None
+    """The bad side with the older release, if it ends as the bad side all the same."""
     all: bool = False
     """Whether every change on the way was looked for: each edge is one of its own."""
     skipped: tuple[NotJudged, ...]

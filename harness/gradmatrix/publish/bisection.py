@@ -25,6 +25,10 @@ def answer(found: Found) -> Iterator[str]:
     yield found.headline
     for edge in found.edges:
         yield from of_edge(edge)
+    if found.without:
+        yield "It is not the only cause: without it, the bad side ends in the same way."
+        yield f"  {found.without.name}: {found.without.outcome}"
+        yield from (f"    {line}" for line in ending(found.without))
     for end in (found.good, found.bad):
         yield f"{end.name}: {end.outcome}"
         yield from (f"  {line}" for line in ending(end))
