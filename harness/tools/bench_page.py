@@ -26,6 +26,7 @@ from rich.text import Text
 from gradmatrix.cli.commands import add, count
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import plain
+from gradmatrix.run.store import Store, encode
 from tools.bench import Ratio
 from tools.chromium import NoBrowser, launched
 
@@ -114,8 +115,9 @@ def enlarge(project: Project, root: Path, records: int = RECORDS) -> int:
     Returns its number of records, ``records`` or a few more.
     """
     folder = project.store.published
-    published = {
-        lock: (folder / f"{lock.stack}.jsonl").read_bytes().splitlines()
+    store = Store(folder, folder)
+    published = {  # as they count: one that was confirmed has the lock of today
+        lock: [encode(each).rstrip() for each in store.recorded_here(lock.stack).values()]
         for lock in project.known_locks()
     }
     total = sum(map(len, published.values()))

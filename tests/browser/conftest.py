@@ -130,8 +130,9 @@ def browser() -> Iterator[Browser]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """The committed records, published; in a folder with a space in its name."""
     folder = tmp_path_factory.mktemp("published") / "sub path" / "results"
-    for name in ("records", "locks"):
-        shutil.copytree(ROOT / "results" / name, folder / name)
+    for name in ("records", "confirmed", "locks"):
+        if (ROOT / "results" / name).is_dir():  # nothing is confirmed before a second publication
+            shutil.copytree(ROOT / "results" / name, folder / name)
     publish(Project.at(ROOT, results=folder), site=True)
     return Site(folder)
 

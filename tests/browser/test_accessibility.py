@@ -87,6 +87,19 @@ def test_nothing_serious_is_found(browser: Browser, site: Site, pattern: str, lo
     assert [] == found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("look", ["light", "phone"])
+def test_opened_lists_are_large_enough_to_touch(browser: Browser, site: Site, look: str) -> None:
+    """What opens a list, and what the list has. The page of a package has most of them."""
+    context = browser.new_context(**LOOKS[look])
+    tab = Tab(context.new_page(), site.as_files)
+    page = tab.open(one_of(site, "packages/*.html"))
+    page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
+    found = violations(tab, "target-size")
+    context.close()
+    assert [] == found
+
+
 def test_what_is_serious_is_noticed(tab: Tab) -> None:
     """A button without a name and text with little contrast are found."""
     page = tab.open("query.html")

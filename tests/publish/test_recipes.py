@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import subprocess
@@ -12,9 +13,11 @@ import pytest
 from packaging.version import Version
 
 from gradmatrix.judge.versions import sortable
+from gradmatrix.publish import measurements
 from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
 from tests.conftest import ROOT
+from tests.factories import make_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,13 +31,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("checkout")
     for name in ("matrix.toml", "scenarios"):
         (root / name).symlink_to(ROOT / name)
-    (root / "results").mkdir()
-    for name in ("locks", "flips.json"):
+    (root / "results" / "records").mkdir(parents=True)
+    for name in ("locks", "flips.json", "confirmed"):
         (root / "results" / name).symlink_to(ROOT / "results" / name)
-    journal = root / ".gradmatrix" / "records"
-    journal.mkdir(parents=True)
     for stack in ("latest", "trl-0.15"):
-        (journal / f"{stack}.jsonl").symlink_to(ROOT / "results" / "records" / f"{stack}.jsonl")
+        path = root / "results" / "records" / f"{stack}.jsonl"
+        path.write_bytes((ROOT / "results" / "records" / path.name).read_bytes())
+    now = dt.datetime.now(dt.UTC)
+    record = make_record(recorded_at=now)
+    measurements.keep(root / "results" / measurements.FOLDER, "latest", [record], now)
     publish(Project.at(root))
     return root
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.model import Cell, Lock, Record, Scenario, Steps, Variant
+from gradmatrix.core.model import Cell, Confirmed, Lock, Record, Scenario, Steps, Variant
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import BUILD, LIMIT_OF, NO_DEVICE, UNSUPPORTED, Outcome
 from gradmatrix.run import meaning
@@ -207,7 +207,8 @@ def decide(
     again = tried_again(inputs, known)
     if again:
         return Action.RUN, again
-    return Action.KEEP, f"recorded on {known.recorded_at:%Y-%m-%d %H:%M} with the same key"
+    seen = "confirmed" if isinstance(known, Confirmed) else "recorded"
+    return Action.KEEP, f"{seen} on {known.known_at:%Y-%m-%d %H:%M} with the same key"
 
 
 def tried_again(inputs: Mapping[str, str], known: Record) -> str | None:
