@@ -13,6 +13,7 @@ from gradmatrix.publish.rows import rows_of, tabulated
 from gradmatrix.publish.site.evidence import evidence_page
 from gradmatrix.publish.site.site import all_pages
 from gradmatrix.publish.site.tables import View
+from gradmatrix.publish.speed import Runs, speeds
 from gradmatrix.run.project import by_date
 from tests.factories import (
     make_cell,
@@ -56,8 +57,14 @@ def table_of(
     flips: Flips | None = None,
 ) -> Table:
     """The table of some records."""
-    known = {scenario.name: scenario for scenario in scenarios}
-    return tabulated(by_date(locks), known, rows_of(records, known), builds, flips)
+    records, known = list(records), {scenario.name: scenario for scenario in scenarios}
+    table = tabulated(by_date(locks), known, rows_of(records, known), builds, flips)
+    runs = {
+        record.cell: Runs((record.steps_per_s.median,), each)
+        for record, each in speeds(records)
+        if record.steps_per_s is not None
+    }
+    return replace(table, runs=runs)
 
 
 def view_of(

@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from gradmatrix.core.model import Reference
-from gradmatrix.publish.measurements import keep, prune
-from tests.factories import NOON, make_cell, make_observation, make_record
+from gradmatrix.publish.measurements import keep, prune, runs_of
+from gradmatrix.run.plan import lock_input
+from tests.factories import NOON, make_cell, make_lock, make_observation, make_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,13 +35,41 @@ def test_a_file_has_speed_memory_and_machine(tmp_path: Path) -> None:
     assert ("plain", 4.0, 7, "fast") == told
 
 
+REFERENCE = Reference("work", before_s=(1.0, 3.0, 2.0), after_s=(4.0, 5.0))
+WAITED = make_observation(
+    step_times_s=(0.75, 0.5), waited_s=(0.25, 0.0), environment={"cpu": "fast"}
+)
+
+
 def test_a_reference_beside_the_cell_is_kept(tmp_path: Path) -> None:
-    """The median before and after it. Without one, it is missing."""
-    reference = Reference(program="work", before_s=(1.0, 3.0, 2.0), after_s=(4.0,))
-    keep(tmp_path, "stack", [replace(RECORD, reference=reference), OTHER], NOON)
+    """With the rate in the time in which the cell had a core. Without one, both are missing."""
+    beside = replace(RECORD, observation=WAITED, reference=REFERENCE)
+    keep(tmp_path, "stack", [beside, OTHER], NOON)
     table = pd.read_parquet(tmp_path / DAY).set_index("variant")
-    assert [2.0, 4.0] == list(table.loc["plain", ["reference_before_s", "reference_after_s"]])
-    assert table.loc["other", ["reference_program", "reference_before_s"]].isna().all()
+    names = ["reference_s_low", "reference_s", "reference_s_high", "on_core_per_s"]
+    assert [2.0, 3.0, 4.0, 2.0] == list(table.loc["plain", names])
+    assert table.loc["other", ["reference_program", *names]].isna().all()
+
+
+def test_the_newest_run_with_a_reference_is_the_speed(tmp_path: Path) -> None:
+    """Runs are told once, the oldest first. Runs with another lock are left out."""
+    lock = make_lock("stack")
+    now = {"lock": lock_input(lock)}
+    first = replace(RECORD, inputs=now)
+    second = replace(
+        first, recorded_at=NOON + dt.timedelta(days=1), observation=WAITED, reference=REFERENCE
+    )
+    third = replace(first, recorded_at=NOON + dt.timedelta(days=2))
+    other = replace(third, recorded_at=NOON + dt.timedelta(days=3), inputs={"lock": "moved"})
+    keep(tmp_path, "stack", [first], NOON)
+    keep(tmp_path, "stack", [second], NOON)
+    keep(tmp_path, "stack", [third], NOON)
+    keep(tmp_path, "stack", [other], NOON)
+    [(cell, runs)] = runs_of(tmp_path, lock, [third])
+    assert first.cell == cell
+    assert [4.0, 5 / 3, 4.0] == pytest.approx(list(runs.steps_per_s), abs=1e-4)
+    assert runs.speed is not None
+    assert ("fast work", 2.0) == (runs.speed.machine, runs.speed.rate.median)
 
 
 @pytest.mark.parametrize("content", [None, b"half a file"])

@@ -14,8 +14,10 @@ from gradmatrix.publish.site import plots
 from gradmatrix.publish.site.markup import coded, documented, linked, safe
 from gradmatrix.publish.site.messages import messages, signature
 from gradmatrix.publish.site.pages import step
+from gradmatrix.publish.site.plots import Axis, Marks, Point
 from gradmatrix.publish.site.releases import by_release, nearest, ranked
 from gradmatrix.publish.site.tables import TITLES, counted_as, in_cell, shown, turning_points
+from gradmatrix.publish.speed import Band
 from tests.factories import (
     DAY,
     make_cell,
@@ -30,6 +32,8 @@ from tests.factories import (
 from tests.sites import view_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradmatrix.publish.rows import Row
 
 SCENARIO = make_scenario()
@@ -186,49 +190,69 @@ def test_some_is_neither_all_nor_none(good: int, expected: tuple[str, str]) -> N
     assert expected == counted_as(good, 3)
 
 
-def plot(*values: float | None, builds: tuple[str, ...] = (), connected: bool = True) -> str:
-    """Medians of stacks that are called a, b and so on."""
-    axis = plots.Axis("abcdef"[: len(values)], builds or [None] * len(values))
-    spreads = [plots.Spread(value, value, value) if value is not None else None for value in values]
-    titles = [f"on {name}" for name in axis.names]
-    return plots.along(spreads, [1], ("Speed", "steps/s"), axis, titles, connected=connected)
+def plot(*values: float | None, kinds: str = "aaaaaa", changed: Sequence[int] = ()) -> str:
+    """Medians of stacks that are called a, b and so on; their bands are 10 % wide on each side."""
+    axis = Axis("abcdef"[: len(values)], [None] * len(values))
+    points = [
+        Point(Band(0.9 * each, each, 1.1 * each), kind, (each / 2,)) if each else Point()
+        for each, kind in zip(values, kinds, strict=False)
+    ]
+    marks = Marks([1], [(place, place + 1) for place in changed])
+    return plots.along(points, marks, ("Speed", "steps/s"), axis, [f"on {n}" for n in axis.names])
+
+
+def path(svg: str, kind: str) -> str:
+    """A path of a plot."""
+    return "".join(re.findall(f'class="{kind}" d="([^"]*)"', svg))
 
 
 def test_a_plot_starts_at_zero_and_leaves_gaps() -> None:
     """Twice the value is twice the height; a stack without a value breaks the line."""
-    assert 'class="line" d="M70.0 43.0M350.0 14.0"' in plot(1, None, 2)
+    svg = plot(1, None, 2)
+    heights = [float(each) for each in re.findall(r"M\S+ ([\d.]+)", path(svg, "line"))]
+    assert pytest.approx(64 - heights[1], abs=0.2) == 2 * (64 - heights[0])
+    assert 0 == path(svg, "line").count("L")
 
 
 def test_a_plot_names_its_ends_its_highest_value_and_each_stack() -> None:
     """A stack shows its value if the pointer is on it."""
     svg = plot(1, 2, 4)
-    assert [">a</text>", ">c</text>", ">4 steps/s</text>"] == [
-        each for each in (">a</text>", ">b</text>", ">c</text>", ">4 steps/s</text>") if each in svg
+    assert [">a</text>", ">c</text>", ">4.4 steps/s</text>"] == [
+        each
+        for each in (">a</text>", ">b</text>", ">c</text>", ">4.4 steps/s</text>")
+        if each in svg
     ]
     assert ["a", "b", "c"] == re.findall("<title>on (.)</title>", svg)
 
 
-def test_a_plot_does_not_join_different_builds() -> None:
-    """A difference between builds does not come from the release."""
-    svg = plot(1, 1, 1, 1, builds=("cpu", "cpu", "cuda", "cuda"))
-    assert ["M", "L", "M", "L"] == re.findall(
-        "[ML]", re.findall('class="line" d="([^"]*)"', svg)[0]
-    )
+def test_a_line_joins_neighbours_of_one_kind() -> None:
+    """A difference between kinds of machines or builds does not come from the release."""
+    svg = plot(1, 1, 1, 1, kinds="aabb")
+    assert ["M", "L", "M", "L"] == re.findall("[ML]", path(svg, "line"))
+    assert 2 == path(svg, "band").count("Z")
+    assert ["M", "L", "M", "L"] == re.findall("[ML]", path(plot(1, 1, 1, 1, kinds="abab"), "line"))
 
 
-def test_values_that_cannot_be_compared_are_not_joined() -> None:
-    """The points stay."""
-    svg = plot(1, 1, connected=False)
-    assert "L" not in re.findall('class="line" d="([^"]*)"', svg)[0]
-    assert 2 == re.findall('class="dots" d="([^"]*)"', svg)[0].count("h0")
+def test_a_value_without_a_reference_is_not_joined() -> None:
+    """It is shown as it was measured, and no line goes past it."""
+    band = Band(1, 2, 3)
+    points = [Point(band, "a", (2,)), Point(raw=(2,)), Point(band, "a", (2,))]
+    axis = Axis("abc", [None] * 3)
+    svg = plots.along(points, Marks(), ("Speed", "steps/s"), axis, [])
+    assert "L" not in path(svg, "line")
+    assert (2, 3) == (path(svg, "dots").count("h0"), path(svg, "raw").count("h0"))
+
+
+def test_a_change_is_a_line_between_two_stacks() -> None:
+    """It stands in the middle, from the top to the bottom."""
+    assert "M210.0 14V64" == path(plot(1, 2, changed=[0]), "turns")
+    assert not path(plot(1, 2), "turns")
 
 
 def test_a_plot_of_many_stacks_stays_small() -> None:
     """The tables have the values."""
     counts = plots.MOST_TITLES, plots.MOST_TITLES + 1
-    assert [plots.MOST_TITLES, 0] == [
-        len(plots.Axis(["stack"] * n, [None] * n).titles) for n in counts
-    ]
+    assert [plots.MOST_TITLES, 0] == [len(Axis(["stack"] * n, [None] * n).titles) for n in counts]
 
 
 def test_text_is_escaped_and_plain() -> None:

@@ -33,8 +33,8 @@ def test_different_builds_of_torch_are_marked() -> None:
         in Page(site["stacks/old.html"]).text
     )
     text = Page(site["scenarios/sums.html"]).text
-    assert "old (cpu build of torch): 4 steps/s" in text
-    assert "Peak memory: 117.7 MiB on new The outcome is the same" in text
+    assert "old (cpu build of torch): ✓ trains" in text
+    assert "Peak memory: 117.7 MiB on new Its source" in text
 
 
 def test_equal_builds_of_torch_are_not_marked() -> None:

@@ -30,6 +30,7 @@ import msgspec
 from gradmatrix.compare import flips, history
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, held, write_atomically, write_in_pieces
+from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
 from gradmatrix.publish import measurements
@@ -38,8 +39,10 @@ from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import feed
 from gradmatrix.publish.formats import FORMATS, Results, headline, write_block
 from gradmatrix.publish.rows import Row, Table, build_of, last_measured, rows_of, tabulated
+from gradmatrix.publish.speed import Runs
 from gradmatrix.publish.standing import new_records, standing
 from gradmatrix.run.confirmed import FOLDER as CONFIRMED
+from gradmatrix.run.confirmed import as_recorded
 from gradmatrix.run.project import PACKAGE, Project, by_date, of_locks, of_matrix
 from gradmatrix.stacks import generated
 
@@ -173,11 +176,13 @@ def gather(project: Project, *, site: bool) -> Gathered:
     rows: list[Row] = []
     builds: dict[str, str] = {}
     measured: dict[str, dt.datetime] = {}
+    runs: dict[Cell, Runs] = {}
     pages: list[str] = []
     problems = dict.fromkeys(project.store.problems)
     for lock, each in zip(locks, columns(project, locks, site=site), strict=True):
         rows += each.rows
         pages += each.pages
+        runs.update(each.runs)
         problems.update(dict.fromkeys((*project.store.problems, *each.problems)))
         if each.build is not None:
             builds[lock.stack] = each.build
@@ -187,7 +192,7 @@ def gather(project: Project, *, site: bool) -> Gathered:
     scenarios = {s.name: s for s in project.chosen_scenarios()}
     exact = flips.load(project.published_results)
     table = tabulated(locks, scenarios, rows, builds, exact, measured=measured)
-    return Gathered(replace(table, combined=project.combined), pages)
+    return Gathered(replace(table, runs=runs, combined=project.combined), pages)
 
 
 @contextmanager
@@ -282,6 +287,8 @@ class Column(Frozen, frozen=True):
     """When a cell ran last."""
     pages: tuple[str, ...]
     """Paths in results/ that were written."""
+    runs: tuple[tuple[Cell, Runs], ...]
+    """What the runs of each timed cell measured."""
     problems: tuple[str, ...] = ()
     """What could not be read, one sentence each."""
 
@@ -365,6 +372,7 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
     A stack of pre-releases has no history: they are replaced by releases, and never regress.
     """
     known = project.known_scenarios()
+    folder = project.results / measurements.FOLDER
     newest = project.store.of_stack(lock.stack)
     published = project.store.as_published
     project.store.refuse_other_schema(lock.stack)
@@ -381,7 +389,7 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
             )
             project.store.problems += update.problems
         ran = new_records(records, published)
-        measurements.keep(project.results / measurements.FOLDER, lock.stack, ran, now)
+        measurements.keep(folder, lock.stack, ran, now)
         records = standing(judged(published, known), records, known)
         project.store.publish(lock.stack, records)
     scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
@@ -395,7 +403,11 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
         evidence = [evidence_page(lock, scenarios, records, rows)] if records else []
         pages = list(write(project.results, evidence))
     return Column(
-        rows=rows, build=build_of(records), measured=last_measured(records), pages=tuple(pages)
+        rows=rows,
+        build=build_of(records),
+        measured=last_measured(records),
+        pages=tuple(pages),
+        runs=tuple(measurements.runs_of(folder, lock, map(as_recorded, records))),
     )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation
     from gradmatrix.judge.causes import Cause, Remedy
     from gradmatrix.judge.edge import Flips, Turning
+    from gradmatrix.publish.speed import Runs
 
 
 NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -285,6 +286,8 @@ class Table:
     """When a cell of each stack ran last."""
     turnings: tuple[Turning, ...] = ()
     """Which release is behind changes from stack to stack, with the locks of today."""
+    runs: Mapping[Cell, Runs] = field(default_factory=dict)
+    """What the runs of each timed cell measured."""
     combined: frozenset[str] = frozenset()
     """The names of the stacks of [generate.pairwise], and of others."""
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Cell, Role
 from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.publish.site import links, plots
+from gradmatrix.publish.site import curves, links, plots
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
-from gradmatrix.publish.site.plots import Axis, Spread
+from gradmatrix.publish.site.plots import Axis
 from gradmatrix.publish.site.releases import Tale, by_release, grid, nearest, ranked
 from gradmatrix.publish.site.tables import (
     KINDS,
@@ -25,6 +25,7 @@ from gradmatrix.publish.site.tables import (
     broken,
     differ,
     in_cell,
+    outcome_of,
     section_table,
     shown,
     turning_points,
@@ -150,8 +151,6 @@ class Course(NamedTuple):
     turns: list[Turn]
     left_out: int
     """How many changes are left out."""
-    measured: list[tuple[str, Markup, str]]
-    """Name, plot and description of speed and memory, if something was measured."""
 
 
 class Turn(NamedTuple):
@@ -197,6 +196,7 @@ def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, byt
             course(view, line, summaries.get(line.variant, ""))
             for line in view.lines_of(scenario.name)
         ],
+        panels=curves.panels(view, scenario.name),
         several=len(view.devices) > 1,
         builds=view.builds,
         first=next(iter(view.table.dated), None),
@@ -214,26 +214,13 @@ def story(source: str) -> str:
 
 
 def course(view: View, line: Line, summary: str) -> Course:
-    """Return a variant on all stacks: outcomes, changes, and speed and memory where it trains."""
+    """Return the outcomes of a variant on all stacks, and their changes."""
     along = view.along(line.place)
     points = list(turning_points(along))
     turns = [turn(view, point) for point in points[-MOST_TURNS:]]
     names = [lock.stack for lock in view.table.dated]
     axis = Axis(names, [view.builds.get(name) for name in names])
     drawn, passing = strip(line, along, axis)
-    trained = [
-        row if row is not None and row.passed and row.outcome == TRAINS else None for row in along
-    ]
-    speeds = [row.steps_per_s if row is not None else None for row in trained]
-    memory = [row.peak_memory_bytes if row is not None else None for row in trained]
-    of_speed = [
-        Spread(each.median, each.low, each.high) if each is not None else None for each in speeds
-    ]
-    of_memory = [
-        Spread(each / MEBI, each / MEBI, each / MEBI) if each is not None else None
-        for each in memory
-    ]
-    measured = (("Throughput", of_speed, RATE), ("Peak memory", of_memory, "MiB"))
     return Course(
         line=line,
         summary=summary,
@@ -241,67 +228,7 @@ def course(view: View, line: Line, summary: str) -> Course:
         passing=passing,
         turns=turns,
         left_out=len(points) - len(turns),
-        measured=[
-            (name, *plotted(f"{name} of {line.variant}", unit, along, values, axis))
-            for name, values, unit in measured
-            if any(values)
-        ],
     )
-
-
-def plotted(
-    label: str, unit: str, along: Sequence[Row | None], values: Sequence[Spread | None], axis: Axis
-) -> tuple[Markup, str]:
-    """Return a plot of the measured values, and a description of it."""
-    failed = [place for place, row in enumerate(along) if row is not None and row.passed is False]
-    described = newest_and_range(values, axis, unit)
-    titles = [
-        f"{where}: {amount(value, unit) if value is not None else outcome_of(row)}"
-        for where, value, row in zip(axis.titles, values, along, strict=False)
-    ]
-    return ready(
-        plots.along(
-            values,
-            failed,
-            (f"{label}: {described}", unit),
-            axis,
-            titles,
-            connected=unit != RATE,  # stacks run at different times, on a machine that does more
-        )
-    ), described
-
-
-def amount(value: Spread, unit: str) -> str:
-    """Format a value with its quartiles."""
-    quartiles = (
-        f" (quartiles {value.low:,.4g} to {value.high:,.4g})" if value.low != value.high else ""
-    )
-    return f"{value.median:,.4g} {unit}{quartiles}"
-
-
-def outcome_of(row: Row | None) -> str:
-    """Return the outcome of a cell in one word."""
-    return shown(row).word if row is not None else NOT_RUN.word
-
-
-def newest_and_range(values: Sequence[Spread | None], axis: Axis, unit: str) -> str:
-    """Return the newest value, and the range of all values with the same build of torch."""
-    *_, (newest, place) = [
-        (value, place) for place, value in enumerate(values) if value is not None
-    ]
-    build = axis.builds[place]
-    alike = [
-        v.median
-        for v, other in zip(values, axis.builds, strict=True)
-        if v is not None and other == build
-    ]
-    with_it = f" with the same build of torch ({build})" if build else ""
-    span = (
-        f"; {min(alike):,.4g} to {max(alike):,.4g} on {len(alike)} stacks{with_it}"
-        if len(alike) > 1
-        else ""
-    )
-    return f"{amount(newest, unit)} on {axis.names[place]}{span}"
 
 
 def strip(line: Line, along: Sequence[Row | None], axis: Axis) -> tuple[Markup, str]:

@@ -9,8 +9,10 @@ from gradmatrix.publish.site.markup import safe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gradmatrix.publish.speed import Band
+
 BAR, BARS_HIGH = 9, 44
-WIDE, HIGH, EDGE = 420, 64, 6
+WIDE, HIGH, EDGE = 420, 56, 6
 ABOVE, BELOW = 14, 15
 """Space for the highest value, and for the names of the stacks."""
 STRIP_HIGH = 16
@@ -18,14 +20,6 @@ MOST_TITLES = 60
 """With more stacks than this, stacks have no titles."""
 LETTER = 5.6
 """The width of a letter of a label."""
-
-
-class Spread(NamedTuple):
-    """A value with its quartiles."""
-
-    median: float
-    low: float
-    high: float
 
 
 def bars(values: Sequence[float], label: str) -> str:
@@ -59,12 +53,13 @@ class Axis(NamedTuple):
 
     names: Sequence[str]
     builds: Sequence[str | None]
-    """The build of torch of each stack. Values of different builds are not connected."""
+    """The build of torch of each stack; None if all have the same."""
+    wide: int = WIDE
 
     @property
     def step(self) -> float:
         """The distance between two stacks."""
-        return WIDE / max(1, len(self.names))
+        return self.wide / max(1, len(self.names))
 
     @property
     def titles(self) -> list[str]:
@@ -82,9 +77,9 @@ class Axis(NamedTuple):
         """Return the first and the last name, below the plot."""
         if not self.names:
             return ""
-        first, last = (shortened(name) for name in (self.names[0], self.names[-1]))
+        first, last = (shortened(name, self.wide) for name in (self.names[0], self.names[-1]))
         newest = (
-            f'<text x="{WIDE}" y="{bottom + 12}" text-anchor="end">{last}</text>'
+            f'<text x="{self.wide}" y="{bottom + 12}" text-anchor="end">{last}</text>'
             if len(self.names) > 1
             else ""
         )
@@ -100,58 +95,100 @@ class Axis(NamedTuple):
         return "".join(areas)
 
 
-def shortened(name: str) -> str:
+def shortened(name: str, wide: int) -> str:
     """Return a name, cut to leave space for the one at the other end."""
-    most = int(WIDE / 2 / LETTER) - 1
+    most = int(wide / 2 / LETTER) - 1
     return safe(name if len(name) <= most else f"{name[: most - 1]}…")
 
 
+class Point(NamedTuple):
+    """What a stack shows in a plot."""
+
+    band: Band | None = None
+    kind: str = ""
+    """A line joins values of the same kind. Others cannot be compared."""
+    raw: tuple[float, ...] = ()
+    """The values as they were measured."""
+
+
 def along(
-    values: Sequence[Spread | None],
-    failed: Sequence[int],
+    points: Sequence[Point],
+    marks: Marks,
     description: tuple[str, str],
     axis: Axis,
     titles: Sequence[str],
-    *,
-    connected: bool,
 ) -> str:
-    """Return a plot of a value for each stack: quartiles are bars.
+    """Return a plot of a value for each stack, from zero on.
 
     Args:
-        values: The values; None leaves a gap.
-        failed: The places of the stacks on which the variant fails. They have a mark at the bottom.
+        points: The values of each stack; an empty one leaves a gap.
+        marks: What is marked.
         description: The plot in words, and the unit.
         axis: The stacks.
         titles: What each stack shows if the pointer is on it.
-        connected: Whether a line connects the medians: they can be compared.
     """
     label, unit = description
-    top = max((each.high for each in values if each is not None), default=0)
+    top = max((high for each in points for high in (*(each.band or ())[2:], *each.raw)), default=0)
     bottom = ABOVE + HIGH - EDGE
 
-    def y(value: float) -> float:
-        return bottom - value / (top or 1) * (bottom - ABOVE)
+    def at(place: int, value: float) -> str:
+        return f"{axis.x(place):.1f} {bottom - value / (top or 1) * (bottom - ABOVE):.1f}"
 
-    spread, dots, line, joined = [], [], [], None
-    for place, value in enumerate(values):
-        if value is None:
-            joined = None
-            continue
-        x, middle, build = axis.x(place), y(value.median), axis.builds[place] or ""
-        spread.append(f"M{x:.1f} {y(value.low):.1f}V{y(value.high):.1f}")
-        dots.append(f"M{x:.1f} {middle:.1f}h0")
-        line.append(f"{'L' if joined == build else 'M'}{x:.1f} {middle:.1f}")
-        joined = build if connected else None
-    crosses = "".join(f"M{axis.x(place) - 2:.1f} {bottom - 2}l4 4m0-4l-4 4" for place in failed)
-    high = bottom + BELOW
-    content = (
-        f'<path class="axis" d="M0 {ABOVE}H{WIDE}M0 {bottom}H{WIDE}"/>'
-        f'<text x="0" y="{ABOVE - 3}">{top:,.4g} {unit}</text>'
-        f'<path class="spread" d="{"".join(spread)}"/>'
-        f'<path class="line" d="{"".join(line)}"/><path class="dots" d="{"".join(dots)}"/>'
-        f'<path class="crosses" d="{crosses}"/>{axis.ends(bottom)}{axis.titled(titles, high)}'
+    band, line, dots, raw = "", "", "", ""
+    for run in joined(points):
+        lows, middles, highs = zip(
+            *([at(place, value) for value in band] for place, band in run), strict=True
+        )
+        band += f"M{'L'.join((*lows, *reversed(highs)))}Z"
+        line += f"M{'L'.join(middles)}"
+        dots += "".join(f"M{each}h0" for each in middles)
+    for place, each in enumerate(points):
+        raw += "".join(f"M{at(place, value)}h0" for value in each.raw)
+    crosses = "".join(
+        f"M{axis.x(place) - 2:.1f} {bottom - 2}l4 4m0-4l-4 4" for place in marks.failed
     )
-    return drawing("along", label, (WIDE, high), content)
+    turns = "".join(
+        f"M{(axis.x(before) + axis.x(after)) / 2:.1f} {ABOVE}V{bottom}"
+        for before, after in marks.changed
+    )
+    high = bottom + BELOW
+    paths = {
+        "band": band, "raw": raw, "line": line, "dots": dots, "crosses": crosses, "turns": turns,
+    }  # fmt: skip
+    content = (
+        f'<path class="axis" d="M0 {ABOVE}H{axis.wide}M0 {bottom}H{axis.wide}"/>'
+        f'<text x="0" y="{ABOVE - 3}">{top:,.4g} {unit}</text>'
+        + "".join(f'<path class="{name}" d="{path}"/>' for name, path in paths.items() if path)
+        + f"{axis.ends(bottom)}{axis.titled(titles, high)}"
+    )
+    return drawing("along", label, (axis.wide, high), content)
+
+
+class Marks(NamedTuple):
+    """The places that a plot marks."""
+
+    failed: Sequence[int] = ()
+    """The stacks on which the variant fails: × at the bottom."""
+    changed: Sequence[tuple[int, int]] = ()
+    """The stacks between which the value changed: a dashed line."""
+
+
+def joined(points: Sequence[Point]) -> list[list[tuple[int, Band]]]:
+    """Return the points that lines join, each with its place.
+
+    A stack without a value, or without one that can be compared, ends all lines.
+    """
+    runs: list[list[tuple[int, Band]]] = []
+    last: dict[str, list[tuple[int, Band]]] = {}
+    for place, each in enumerate(points):
+        if each.band is None:
+            last.clear()
+            continue
+        if each.kind not in last:
+            last[each.kind] = []
+            runs.append(last[each.kind])
+        last[each.kind].append((place, each.band))
+    return runs
 
 
 def strip(runs: Sequence[tuple[str, int]], label: str, axis: Axis, titles: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from gradmatrix.judge.versions import moves, versions_of
 from gradmatrix.publish.rows import cell_text, lacks_device
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import GLOSSARY, kind_of_failure, ready, safe
+from gradmatrix.publish.speed import usual_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,6 +132,11 @@ class View:
     def moves(self) -> Moves:
         """The packages that differ between any two stacks."""
         return Moves(self.versions)
+
+    @cached_property
+    def usual_s(self) -> dict[str, float]:
+        """How long the reference usually takes on each kind of machine."""
+        return usual_s(each.speed for each in self.table.runs.values())
 
     @cached_property
     def absent(self) -> dict[str, str]:
@@ -273,6 +279,11 @@ def shown(row: Row) -> Shown:
     """Return a cell in two short lines."""
     found = cell_text(row)
     return Shown(KINDS[row.passed], found.word, found.note)
+
+
+def outcome_of(row: Row | None) -> str:
+    """Return the outcome of a cell in one word."""
+    return shown(row).word if row is not None else NOT_RUN.word
 
 
 def in_cell(row: Row) -> Shown:
