@@ -115,7 +115,7 @@ def test_trials_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
         ("measure/servers.py", "def unused() -> None: ...\n", True),
         ("measure/servers.py", "LEAD_IN = 2\n", False),
         ("measure/statistics.py", "ALPHA = 0.02\n", False),
-        ("observe/cell.py", "SIZE = 64\n", False),
+        ("observe/clock.py", "SIZE = 64\n", False),
     ],
 )
 def test_only_code_that_measures_changes_the_digest(
