@@ -145,6 +145,7 @@ class Observer:
         self.forward.outermost = self._outermost
         self.backward.unscaled = self.scaler.unscaled
         self.backward.differentiated = self._differentiated
+        self.forward.severing.inputs = lambda: self.evidence.differentiated
         self.backward.gave_values = self.forward.severing.gave_values
         self.parameters.scaled = self.scaler.asked
         self.forward.severing.clips = self.scaler.clips

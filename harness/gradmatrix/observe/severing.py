@@ -19,6 +19,7 @@ from typing import (
     List,
     Optional,
     Pattern,
+    Set,
     Tuple,
 )
 
@@ -28,7 +29,7 @@ from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .links import LinkWatch
 from .replaced import aside, replace, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
-from .torches import Reach, behind, identity, near
+from .torches import Reach, behind, follow, identity, near
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -117,6 +118,8 @@ class SeveringWatch:
         """Tensors whose gradient became zero through a function that is flat everywhere."""
         self.added: List[Dict[str, Any]] = []
         """Numbers without a graph that were added to one that has a graph."""
+        self.inputs: Callable[[], Set[int]] = set
+        """Ids of the tensors for whose gradients torch.autograd.grad was asked."""
         self.made: List[Dict[str, Any]] = []
         """Leaves that were made to require a gradient, by weak reference."""
         self.dropped: Dict[int, Optional[Lines]] = {}
@@ -450,9 +453,24 @@ class SeveringWatch:
     def _is_constant(self, value: Any) -> bool:
         if isinstance(value, self._torch.Tensor):
             return bool(
-                value.numel() == 1 and value.is_floating_point() and not value.requires_grad
+                value.numel() == 1
+                and value.is_floating_point()
+                and (not value.requires_grad or self._is_of_inputs(value))
             )
         return isinstance(value, float)
+
+    def _is_of_inputs(self, value: Any) -> bool:
+        """Whether all that ``value`` leads to are inputs of which gradients were taken as values.
+
+        The residual of an equation has a graph in any case: that of its points.
+        """
+        if value.grad_fn is None or not any(e["how"] == "autograd.grad" for e in self.severed):
+            return False
+        leaves, inputs = follow(value.grad_fn, Reach()).leaves, self.inputs()
+        return bool(leaves) and all(
+            each in inputs and not isinstance(leaf, self._parameter)
+            for each, leaf in leaves.items()
+        )
 
     def _in_graph(self, value: Any) -> bool:
         return isinstance(value, self._torch.Tensor) and value.grad_fn is not None
