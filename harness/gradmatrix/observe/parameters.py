@@ -171,11 +171,12 @@ class ParameterWatch:
             kept = [(each, self.kept(torch, each)) for each in least if each.requires_grad]
             self._first[id(optimizer)] = [(each, value) for each, value in kept if value]
             return
+        if not self._restored.get(id(optimizer), True):
+            return
         stepped = [(each, value) for each, value in known if id(each) in self._changed]
-        again = bool(stepped) and all(
+        self._restored[id(optimizer)] = bool(stepped) and all(
             self.differs(torch, each, value) is Change.NONE for each, value in stepped
         )
-        self._restored[id(optimizer)] = again and self._restored.get(id(optimizer), True)
 
     def evaluated(self, module: Any) -> None:
         """An outermost module is about to run, perhaps with what the last steps have learned.

@@ -28,19 +28,27 @@ def replace(owner: Any, name: str, new: Any) -> Callable[[], None]:
 
     What the script has put there itself stays.
     """
-    original = owner.__dict__.get(name, MISSING)
+    return replace_all(owner, {name: new})
+
+
+def replace_all(owner: Any, new: Dict[str, Any]) -> Callable[[], None]:
+    """Put each of ``new`` in the place of the attribute of its name, as :func:`replace` does."""
+    namespace = owner.__dict__
+    originals = {name: namespace.get(name, MISSING) for name in new}
 
     def put() -> None:
-        if owner.__dict__.get(name, MISSING) is original:
-            setattr(owner, name, new)
+        for name, each in new.items():
+            if namespace.get(name, MISSING) is originals[name]:
+                setattr(owner, name, each)
 
     def take() -> None:
-        if owner.__dict__.get(name) is not new:
-            return
-        if original is MISSING:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, original)
+        for name, each in new.items():
+            if namespace.get(name) is not each:
+                continue
+            if originals[name] is MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, originals[name])
 
     return _place(put, take)
 

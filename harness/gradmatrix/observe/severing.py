@@ -27,7 +27,7 @@ from . import source
 from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .links import LinkWatch
-from .replaced import aside, replace, step_aside
+from .replaced import aside, replace, replace_all, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
 from .torches import Reach, behind, follow, identity, near
 
@@ -151,6 +151,8 @@ class SeveringWatch:
         self.ignored: List[Dict[str, Any]] = []
         """The calls in which every label was ignored: the label, and the frames."""
         self.links = LinkWatch(self)
+        self._wrapped: Dict[Any, Dict[str, Any]] = {}
+        """What is to take the place of attributes, by owner and name."""
         self._undo: List[Callable[[], None]] = []
         self.late = False
         """An optimizer was built."""
@@ -176,6 +178,7 @@ class SeveringWatch:
         for name in CLIPPING:
             for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
                 self._replace_clip(owner, name)
+        self._put()
         return self.remove
 
     def install(self) -> Callable[[], None]:
@@ -197,7 +200,8 @@ class SeveringWatch:
             self._replace(torch.nn.functional, name, self._labelled, after=False)
         for name in SAMPLING:
             self._replace(torch, name, self._leaving(name, self.flat), after=False)
-        self.links.install(torch, self._replace)
+        self._put()
+        self.links.install(torch, self._replace_now)
         self._replace_data()
         return self.remove
 
@@ -235,7 +239,7 @@ class SeveringWatch:
         self.links.new_step()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
-        """Wrap ``owner.name``.
+        """Wrap ``owner.name``; :meth:`_put` puts it in place.
 
         ``note`` gets the arguments; if it is called ``after``, it gets the result too.
         """
@@ -253,7 +257,18 @@ class SeveringWatch:
             return original(*args, **kwargs)
 
         look_like(original, watched, owner, name)
-        self._undo += [known_to_jit(original, watched), replace(owner, name, watched)]
+        self._undo += known_to_jit(original, watched)
+        self._wrapped.setdefault(owner, {})[name] = watched
+
+    def _put(self) -> None:
+        """Put what was wrapped in place, all that belongs to an owner at once."""
+        self._undo += [replace_all(owner, new) for owner, new in self._wrapped.items()]
+        self._wrapped = {}
+
+    def _replace_now(self, *place: Any, after: bool) -> None:
+        """Wrap one attribute, owner and name, and put it in place."""
+        self._replace(*place, after=after)
+        self._put()
 
     def _replace_clip(self, owner: Any, name: str) -> None:
         """Wrap a function that clips gradients. An iterator of parameters is read only once."""
@@ -589,18 +604,19 @@ def look_like(original: Any, watched: Any, owner: Any, name: str) -> None:
     watched.__qualname__ = f"{owner.__qualname__}.{name}" if kind else name
 
 
-def known_to_jit(original: Any, watched: Any) -> Callable[[], None]:
-    """Make torch.jit treat ``watched`` as the operator ``original``.
+def known_to_jit(original: Any, watched: Any) -> List[Callable[[], None]]:
+    """Make torch.jit treat ``watched`` as ``original``, if that is an operator.
 
-    The returned function undoes that.
+    Returns:
+        what undoes that, if there is something to undo.
     """
     try:
         from torch.jit import _builtins
 
         operator, table = _builtins._find_builtin(original), _builtins._get_builtin_table()
     except Exception:  # another torch has it elsewhere; only scripts that use torch.jit need it
-        return lambda: None
+        return []
     if operator is None:
-        return lambda: None
+        return []
     table[id(watched)] = operator
-    return partial(table.pop, id(watched), None)
+    return [partial(table.pop, id(watched), None)]
