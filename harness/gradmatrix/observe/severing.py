@@ -97,6 +97,9 @@ class SeveringWatch:
     They still do the same.
     """
 
+    inputs: Callable[[], Set[int]] = set
+    """Ids of the tensors for whose gradients torch.autograd.grad was asked."""
+
     def __init__(
         self,
         running: Callable[[], Any],
@@ -118,8 +121,6 @@ class SeveringWatch:
         """Tensors whose gradient became zero through a function that is flat everywhere."""
         self.added: List[Dict[str, Any]] = []
         """Numbers without a graph that were added to one that has a graph."""
-        self.inputs: Callable[[], Set[int]] = set
-        """Ids of the tensors for whose gradients torch.autograd.grad was asked."""
         self.made: List[Dict[str, Any]] = []
         """Leaves that were made to require a gradient, by weak reference."""
         self.dropped: Dict[int, Optional[Lines]] = {}
