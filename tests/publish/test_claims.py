@@ -302,7 +302,7 @@ def test_claims_are_judged_in_their_order() -> None:
 
 
 def test_our_claims_are_valid() -> None:
-    """Every name, pattern and version range in claims.toml is known; every reported case has claims."""
+    """Names, patterns and version ranges in claims.toml are known; reported cases have claims."""
     known = scenarios.load_all(ROOT / "scenarios")
     claims = load(ROOT / "scenarios" / "claims.toml", known)
     named = {
