@@ -74,6 +74,13 @@ def test_the_step_is_named_beside_the_backward_pass_that_adds() -> None:
     assert () == diagnosis.route("the script")
 
 
+def test_a_loss_that_grows_to_nan_because_nothing_is_cleared_is_explained() -> None:
+    """The first steps were looked at, and nothing in them was NaN."""
+    kept = Kept(parameters=2, learning=2, frames=(MINE,))
+    seen = make_observation(kept=kept, stepped=(OTHER,), last_loss=float("nan"))
+    assert Cause.NEVER_ZEROED == found(seen).cause
+
+
 def test_a_call_that_goes_past_the_wrapper_is_where_ranks_drift() -> None:
     """Without such a call it is the step."""
     drift = Diverged(step=1, ranks=2, frames=(OTHER,))

@@ -973,7 +973,7 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     if not broken:
         return None
     if first is None:
-        return late_not_finite(seen)
+        return never_zeroed(seen) or late_not_finite(seen)
     if first.operation is not None:
         return not_finite_operation(first)
     at = innermost_frame(first.frames)
@@ -1121,8 +1121,8 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         return None
     kind, at = idle[0].type, innermost_frame(idle[0].frames)
     line = (
-        f"{kind} never stepped: backward was called {counted(len(seen.backward), 'time')}, but its"
-        f" step never ran{say_where(at, 'it is built at')}."
+        f"{kind} never stepped: backward was called, but its step never ran"
+        f"{say_where(at, 'it is built at')}."
     )
     module = module_of(still[0]) if still else None
     if seen.arguments and not seen.steps:
@@ -1130,9 +1130,8 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     test = innermost_frame(idle[0].condition_at)
     if test is not None:
         line = (
-            f"{kind} never stepped: backward was called {counted(len(seen.backward), 'time')}, but"
-            f" its step is called only under a condition that never let it run,"
-            f" `{idle[0].condition}`, at {format_frame(test)}."
+            f"{kind} never stepped: backward was called, but its step is called only under a"
+            f" condition that never let it run, `{idle[0].condition}`, at {format_frame(test)}."
         )
         advice = "Check what that condition counts or compares: the step must come within the run."
         advice += " If it accumulates gradients, step once more after the last batch."
