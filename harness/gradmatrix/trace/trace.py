@@ -374,8 +374,8 @@ def notes(seen: Observation) -> list[str]:
     ]
     if seen.unread:
         found.append(
-            "note: on the meta device parameters have no values. If a functional call gives the module"
-            " others, these are not judged; if not, train on a device that has values"
+            "note: on the meta device parameters have no values. If a functional call gives the"
+            " module others, these are not judged; if not, train on a device that has values"
         )
     loose = seen.unheld
     if loose is not None and judge_observation(split(seen)[0]).outcome.trains:
