@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -32,8 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("matrix.toml", "scenarios"):
         (root / name).symlink_to(ROOT / name)
     (root / "results" / "records").mkdir(parents=True)
-    for name in ("locks", "flips.json", "confirmed"):
+    for name in ("locks", "flips.json"):
         (root / "results" / name).symlink_to(ROOT / "results" / name)
+    shutil.copytree(ROOT / "results" / "confirmed", root / "results" / "confirmed")  # it is written
     for stack in ("latest", "trl-0.15"):
         path = root / "results" / "records" / f"{stack}.jsonl"
         path.write_bytes((ROOT / "results" / "records" / path.name).read_bytes())
