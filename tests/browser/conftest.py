@@ -36,6 +36,10 @@ document.addEventListener("securitypolicyviolation", e =>
 """
 
 
+COMBINED = "pairwise-"
+"""What the names of the stacks of [generate.pairwise] begin with."""
+
+
 @dataclass(frozen=True)
 class Site:
     """Pages that were published."""
@@ -44,8 +48,13 @@ class Site:
 
     @functools.cached_property
     def matrix(self) -> Document:
-        """The published data."""
-        return msgspec.json.decode((self.folder / "matrix.json").read_bytes(), type=Document)
+        """The published data, without the stacks of [generate.pairwise]: they have own pages."""
+        found = msgspec.json.decode((self.folder / "matrix.json").read_bytes(), type=Document)
+        return msgspec.structs.replace(
+            found,
+            stacks=[each for each in found.stacks if not each.name.startswith(COMBINED)],
+            cells=[each for each in found.cells if not each.stack.startswith(COMBINED)],
+        )
 
     @functools.cached_property
     def rows(self) -> list[Row]:

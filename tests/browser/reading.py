@@ -119,7 +119,7 @@ def expected(site: Site, asked: Filter) -> Shown:
         both = {
             line: [cells[stack] for stack in columns]
             for line, cells in lines.items()
-            if len(columns) == len("ab")
+            if len(columns) == len("ab") and all(stack in cells for stack in columns)
         }
         return {
             line: dict(zip(columns, map(words, cells), strict=True))

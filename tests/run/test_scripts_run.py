@@ -88,7 +88,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"arguments = {json.dumps(arguments)}\n{EXTRA.get(name, '')}\n"
         for name, (path, arguments) in SCRIPTS.items()
     ]
-    stacks = (ROOT / "matrix.toml").read_text(encoding="utf-8").partition("[[stacks]]")
+    tables_of_ours = (ROOT / "matrix.toml").read_text(encoding="utf-8").partition("\n[generate")[0]
+    stacks = tables_of_ours.partition("[[stacks]]")
     text = '[run]\ndevices = ["cpu"]\nscenarios = []\n' + "".join(tables) + "".join(stacks[1:])
     (folder / "matrix.toml").write_text(text, encoding="utf-8")
     return folder

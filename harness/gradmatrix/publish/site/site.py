@@ -114,12 +114,10 @@ def data_file(view: View) -> tuple[str, bytes]:
 
 
 def data(view: View) -> dict[str, Any]:
-    """Return everything that draw.js needs."""
-    locks = view.newest_first
-    ranks = {
-        name: sorted({v[name] for v in view.versions.values() if name in v}, key=ranked)
-        for name in SHOWN
-    }
+    """Return everything that draw.js needs. The stacks are those of the tables."""
+    locks = view.table.dated[::-1]
+    found = [view.versions[lock.stack] for lock in locks]
+    ranks = {name: sorted({v[name] for v in found if name in v}, key=ranked) for name in SHOWN}
     lines = [
         (line, number) for number, section in enumerate(view.sections) for line in section.lines
     ]
