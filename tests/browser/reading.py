@@ -117,14 +117,16 @@ def expected(site: Site, asked: Filter) -> Shown:
         }
     if asked.pair is not None:
         both = {
-            line: [cells[stack] for stack in columns]
+            line: [cells.get(stack) for stack in columns]
             for line, cells in lines.items()
-            if len(columns) == len("ab") and all(stack in cells for stack in columns)
+            if len(columns) == len("ab")
         }
         return {
-            line: dict(zip(columns, map(words, cells), strict=True))
+            line: dict(
+                zip(columns, (words(each) if each else "not run" for each in cells), strict=True)
+            )
             for line, cells in both.items()
-            if differs(*cells)
+            if unlike(*cells)
         }
     if asked.outcome is not None:
         columns = [
@@ -144,6 +146,13 @@ def expected(site: Site, asked: Filter) -> Shown:
 def differs(one: Row, other: Row) -> bool:
     """Whether two cells of a line differ in more than speed."""
     return (one.outcome, one.passed, one.gradient) != (other.outcome, other.passed, other.gradient)
+
+
+def unlike(one: Row | None, other: Row | None) -> bool:
+    """Whether a line says different things of two stacks; one of them may not have run it."""
+    if one is None or other is None:
+        return one is not other
+    return differs(one, other)
 
 
 def words(row: Row) -> str:
