@@ -51,8 +51,8 @@ class Rules(Frozen, frozen=True, kw_only=True):
     kind: str = r"(?:error|warning|exception)$"
     """The end of the name of an exception: it only counts if nothing else was asked for."""
     filler: str = (
-        "a an and are as at attribute be but by can did do does for from has have if in is it its"
-        " not object of on or so than that the then this to was were will with you your"
+        "a an and are as at attribute be but by can did do does for from has have if import in is"
+        " it its name not object of on or so than that the then this to was were will with you your"
     )
     few: int = 12
     """A query of so many words may be a question."""
