@@ -48,7 +48,7 @@ class Site:
 
     @functools.cached_property
     def matrix(self) -> Document:
-        """The published data, without the stacks of [generate.pairwise]: their cells are elsewhere."""
+        """The published data without the stacks of [generate.pairwise]."""
         found = msgspec.json.decode((self.folder / "matrix.json").read_bytes(), type=Document)
         return msgspec.structs.replace(
             found,
