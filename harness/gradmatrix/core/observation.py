@@ -269,6 +269,9 @@ class Unheld(Frozen, frozen=True):
     """Where the first optimizer was built."""
     of_loss: bool = False
     """This module gave a loss: a single number that backward started from."""
+    same: tuple[Frame, ...] = ()
+    """Where two optimizers were built that hold the same parameters, if the loss of one of them,
+    the first, trains what no optimizer holds."""
 
 
 class Froze(Frozen, frozen=True):

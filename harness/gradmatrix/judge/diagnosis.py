@@ -279,6 +279,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             not_registered,
             made_in_forward,
             left_out,
+            given_twice,
             missed,
             faded,
             adapted,
@@ -603,6 +604,27 @@ def left_out(seen: Observation) -> Diagnosis | None:
         *more,
         led=loose.built,
         advice="Give the parameters of the loss to an optimizer too.",
+    )
+
+
+def given_twice(seen: Observation) -> Diagnosis | None:
+    """Two optimizers hold the same parameters, and what one of them should train is in none."""
+    loose = seen.unheld
+    if loose is None or not loose.same:
+        return None
+    at, other = loose.same
+    modules = ", ".join(f"`{name}`" for name in loose.modules[:MOST_MODULES])
+    return make_diagnosis(
+        Cause.OTHER_PARAMETERS,
+        loose.modules[0],
+        at,
+        f"Two optimizers hold the same parameters. No optimizer holds those of {modules}, although"
+        " they get a gradient, so they never change.",
+        f"The two optimizers are built at {format_frame(at)} and at {format_frame(other)}.",
+        led=loose.same,
+        user=other if other.user else None,
+        advice=f"Give each optimizer the parameters that its own loss should train: one of the two"
+        f" needs those of {modules}.",
     )
 
 
@@ -1245,6 +1267,8 @@ def replaced(seen: Observation) -> Diagnosis | None:
 
 def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     """No optimizer holds the parameters ``loose``, which got a gradient."""
+    if (twice := given_twice(seen)) is not None:
+        return twice
     built = next((each for each in seen.optimizers if each.steps), None)
     at = innermost_frame(built.frames) if built is not None else None
     learning = sum(p.learns for p in seen.parameters)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 from . import source
 from .finite import greatest
 from .frames import here, line, shown, written
+from .links import children, leaves_of, nodes_behind
 from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
-from .torches import Reach, follow, is_parameter, named, reach, summands, title
+from .torches import Reach, behind, follow, held_by, is_parameter, named, reach, summands, title
 from .unregistered import unregistered
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 ENOUGH = 3
 """So many steps show that nothing clears the gradients."""
+TURNS = 2
+"""So many steps of an optimizer show what its loss trains."""
 NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": [], "unused_at": []}
 FREEZING = re.compile(r"requires?d?_?grad(?:s|ients?)?")
 """Names that people give to ``requires_grad``."""
@@ -80,6 +83,12 @@ class Evidence:
         self._cleared: Set[int] = set()  # the same for those without one
         self._adding: Any = None
         """Where backward last added to such a gradient."""
+        self._upstream: Set[int] = set()
+        """Ids of the parameters that backward reached since the last step, that no optimizer holds
+        and that come before all that is held. Only while two optimizers hold the same."""
+        self._twins: Dict[int, Tuple[Any, Set[int], List[Set[int]]]] = {}
+        """By id of an optimizer that holds what another one holds: where it was built, the ids of
+        what it holds, and what was upstream in each of its turns."""
 
     def about_to(
         self, roots: List[Any], *, whole: bool, frees: bool = True
@@ -114,6 +123,7 @@ class Evidence:
         self._look_for_constants(roots)
         self.forward.severing.links.about_to(roots, found, self.forward.outputs)
         self._look_for_added(found)
+        self._look_upstream(roots, found)
         self.births.reached(found.leaves)
         self.forward.severing.dropped.clear()
         for event in self.forward.severing.severed:
@@ -189,6 +199,60 @@ class Evidence:
             else:
                 self._cleared.add(identity)
 
+    def _held_twice(self) -> Set[int]:
+        """Ids of the parameters that one optimizer holds, and another one holds exactly these."""
+        known: Set[Any] = set()
+        for each in self.held() if self.several else ():
+            ids = frozenset(map(id, each))
+            if ids and ids in known:
+                return set(ids)
+            known.add(ids)
+        return set()
+
+    def _look_upstream(self, roots: List[Any], found: Reach) -> None:
+        """Keep what no optimizer holds if two of them hold the same: one may have got the wrong.
+
+        What comes after a module that is held may be frozen on purpose, as in a perceptual loss.
+        """
+        twice = self._held_twice()
+        if not twice:
+            return
+        held = {id(p) for each in self.held() for p in each}
+        loose = {i for i, leaf in found.leaves.items() if is_parameter(leaf) and i not in held}
+        known: Dict[int, Reach] = {}
+        for node in nodes_behind(roots) if loose else ():
+            own = loose.intersection(leaves_of(children(node)))
+            if own and held.isdisjoint(behind(node, known).whole().leaves):
+                self._upstream |= own
+
+    def turn_over(self, optimizer: Any) -> None:
+        """An optimizer has stepped: what backward reached since the last step was for its step."""
+        held = set(map(id, held_by(optimizer)))
+        if not self.over and held == self._held_twice() != set():
+            built = self.parameters.built_at(optimizer)
+            turn = self._twins.setdefault(id(optimizer), (built, held, []))
+            turn[2].append(self._upstream)
+        self._upstream = set()
+
+    def _rests(self, parameters: Set[int]) -> bool:
+        """Whether it was seen that none of these ``parameters`` (ids) changed, also not by hand."""
+        entries = self.parameters.entries
+        return all(i in entries and not entries[i]["moved"] for i in parameters)
+
+    def _given_twice(self, left: Set[int]) -> List[Dict[str, Any]]:
+        """The lines that built two optimizers of the same parameters; ``left`` are in none.
+
+        In each of its turns the loss of the first one trains all that is ``left``, and that of the
+        other one never does. Its other part may learn from the first loss on purpose.
+        """
+        for built, held, turns in self._twins.values():
+            same = [each for each in self._twins.values() if each[0] != built and each[1] == held]
+            if len(turns) >= TURNS and all(turn == left for turn in turns):
+                for other, _, others in same:
+                    if built and other and not any(others):
+                        return [built[0], other[0]]
+        return []
+
     def kept(self, parameters: Dict[int, Dict[str, Any]]) -> Optional[Dict[str, Any]]:
         """Gradients that were never cleared; ``parameters`` are their facts by id."""
         moved = {i for i, fact in parameters.items() if fact["learns"] and fact["changed"]}
@@ -222,7 +286,7 @@ class Evidence:
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self._reach, self._flat, self._adding = Reach(), None, None
-        for kept in (self._kept, self._custom, self._parts, self._constants):
+        for kept in (self._kept, self._custom, self._parts, self._constants, self._twins):
             kept.clear()
 
     def new_step(self) -> None:
@@ -699,6 +763,9 @@ class Evidence:
             "modules": list(dict.fromkeys(names[id(module)] for module in owners))[:SHOWN],
             "frames": line(self.forward.called.get(first)),
             "of_loss": first in self.forward.scalars,
+            "same": self._given_twice(left)
+            if any(id(m) in self.forward.trained for m in owners) and self._rests(left)
+            else [],
         }
 
     def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:

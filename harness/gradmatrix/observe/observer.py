@@ -384,6 +384,7 @@ class Observer:
             self._guarded(
                 self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero
             )
+            self._guarded(self.evidence.turn_over, optimizer)
         self._step_of[identity] = step + 1
         newcomer = identity in self._newcomers
         if newcomer or self.later.steps(optimizer):
