@@ -532,6 +532,8 @@ class Observation(Frozen, frozen=True):
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
+    for_inference: tuple[Froze, ...] = ()
+    """A model with an adapter of PEFT that was loaded frozen and ran with gradients on."""
     shared: Shared | None = None
     missed: Missed | None = None
     faded: Faded | None = None

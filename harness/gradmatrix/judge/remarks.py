@@ -22,7 +22,7 @@ from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gradmatrix.core.observation import Built, Observation, Parameter
+    from gradmatrix.core.observation import Built, Froze, Observation, Parameter
 
     Rule = Callable[[Parameter, Observation], bool]
 
@@ -94,6 +94,7 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         for each in seen.dead
         if seen.faded is None or seen.faded.how != "zero"
     ]
+    remarks += [say_for_inference(each) for each in seen.for_inference if well]
     remarks += ineffective
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))
@@ -106,6 +107,19 @@ def say(why: str, parameters: Sequence[Parameter]) -> str:
         return f"{few([f'`{p.name}`' for p in parameters], MOST_NAMES)}: {why}"
     owners = list(dict.fromkeys(f"`{p.module or p.name}`" for p in parameters))
     return f"{few(owners, MOST_NAMES)} ({counted(len(parameters), 'parameter tensor')}): {why}"
+
+
+def say_for_inference(froze: Froze) -> str:
+    """A sentence about an adapter that was loaded frozen, perhaps on purpose."""
+    at = froze.frames[0] if froze.frames else None
+    where = f" at {at.file}:{at.line}" if at is not None else ""
+    name, _, value = froze.arguments[0].partition("=")
+    other = "False" if value == "True" else "True"
+    return (
+        f"`{froze.modules[0]}`: its adapter is frozen, because PEFT made it{where} with"
+        f" {name}={value}{'' if value == 'True' else ', the default'}. To train it, pass"
+        f" {name}={other}"
+    )
 
 
 def asleep(parameter: Parameter, seen: Observation) -> bool:

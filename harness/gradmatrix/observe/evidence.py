@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from . import source
 from .finite import greatest
+from .forward import WAYS
 from .frames import here, line, shown, written
 from .links import children, leaves_of, nodes_behind
 from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
@@ -718,12 +719,19 @@ class Evidence:
             "links": severing.links.facts(),
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
+            "for_inference": for_inference(self._frozen_with_grad(list(modules.values())), names),
             "ineffective": self._ineffective(list(modules.values())),
             "ignored": severing.ignored[0] if all_ignored else None,
             "ignored_by": source.labelled(int(severing.ignored[0]["text"]))[-1:]
             if all_ignored
             else [],
         }
+
+    def _frozen_with_grad(self, modules: List[Any]) -> List[Any]:
+        """Those of ``modules`` that ran with gradients on and of which nothing can learn."""
+        ways, best = self.forward.ways, WAYS.index("with-grad")
+        ran = [module for module in modules if ways.get(id(module)) == best]
+        return [each for each in ran if not any(p.requires_grad for p in each.parameters())]
 
     def _ineffective(self, modules: List[Any]) -> List[Dict[str, Any]]:
         """Assignments that freeze and unfreeze nothing: torch has no such name, or a module has."""
