@@ -1813,12 +1813,15 @@ def explain_zero_output(seen: Observation, output: Nonfinite, *, everything: boo
     at = innermost_frame(own.frames if own is not None else output.frames)
     name = name_module(output.module, output.type)
     line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
+    if output.operation is not None:
+        line = f"`{output.operation}` made only zeros of the last values in {name}"
+        line += f"{say_where(at, 'at')}: none of them was above 0."
     led = own.frames if own is not None else output.frames
     begun = innermost_frame(seen.initialised)
     more = [f"The layer before it was initialised at {format_frame(begun)}."] if begun else []
-    dead = output.type in ACTIVATIONS and not everything
-    cause = Cause.DEAD if dead else Cause.ZERO
-    advice = LAST_LAYER if output.type in ACTIVATIONS and everything else ""
+    flat = output.type in ACTIVATIONS or output.operation is not None
+    cause = Cause.DEAD if flat and not everything else Cause.ZERO
+    advice = LAST_LAYER if flat and everything else ""
     advice = ONE_CLASS if output.type == "CrossEntropyLoss" else advice
     return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun, advice=advice)
 

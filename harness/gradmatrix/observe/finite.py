@@ -30,6 +30,8 @@ OPERATIONS = (
 """Operations whose value or derivative can be NaN or infinite at finite numbers."""
 FLATTENING = ("sigmoid", "tanh", "softmax", "log_softmax", "clamp", "clip")
 """Operations that have a derivative of exactly zero where they are flat."""
+CUTTING = {"Relu": "relu", "Clamp": "clamp", "ClampMin": "clamp"}
+"""Functions that make zeros of what is below 0, by their node in the graph."""
 PRODUCTS = ("mul", "__mul__", "__rmul__")
 SHOWN = {
     "__truediv__": "/",
@@ -92,6 +94,8 @@ class FiniteWatch:
             own = list(module.parameters(recurse=False))
             if any(map(greatest, inputs)) and (not own or any(map(greatest, own))):
                 self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
+                node = type(outputs[0].grad_fn).__name__.partition("Backward")[0]
+                self.zero["operation"] = CUTTING.get(node)
 
     def operation(self, name: str) -> Callable[..., None]:
         """A function that looks at the result of each call of the operation ``name``."""

@@ -599,7 +599,15 @@ class ParameterWatch:
     def zero_output(self) -> Optional[Dict[str, Any]]:
         """The first module whose output was all zeros, unlike its input and parameters."""
         first = self.forward.finite.zero
-        return None if first is None else {"where": "output", **self._located(first)}
+        if first is None:
+            return None
+        found = {"where": "output", **self._located(first)}
+        made = source.called_in(type(first["owner"]).forward, first["operation"])[-1:]
+        return {
+            **found,
+            "operation": first["operation"] if made else None,
+            "frames": made + found["frames"],
+        }
 
     def initialised(self) -> List[Dict[str, Any]]:
         """Where the script initialised the layer before the module whose output was all zeros."""

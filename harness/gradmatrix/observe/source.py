@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dis
 import re
 import sys
 from functools import cache
@@ -180,6 +181,20 @@ def called(fits: Callable[[str], object]) -> List[Tuple[str, Place]]:
         return name if name and fits(name) else None
 
     return found(wanted, files())
+
+
+def called_in(function: Any, name: Optional[str]) -> List[Place]:
+    """Where a ``function`` of the script calls something of this ``name``."""
+    code = getattr(function, "__code__", None)
+    if code is None or not mine(code.co_filename):
+        return []
+    lines = [number for _, number in dis.findlinestarts(code) if number]
+    file = shown(code.co_filename)
+    return [
+        at
+        for _, at in called(lambda each: each == name)
+        if at["file"] == file and min(lines) <= at["line"] <= max(lines)
+    ]
 
 
 def handed(names: Set[str]) -> Tuple[List[Place], List[Place]]:
