@@ -510,6 +510,8 @@ class Observation(Frozen, frozen=True):
     anew: tuple[Anew, ...] = ()
     none_returned: Written | None = None
     """A torch.autograd.Function whose backward gave no gradient to parameters that need one."""
+    zeros_returned: Written | None = None
+    """One whose backward gave them zeros, although it was given something else."""
     ineffective: tuple[Written, ...] = ()
     """Assignments that freeze or unfreeze nothing: to ``require_grad``, or to ``requires_grad`` of
     a module."""

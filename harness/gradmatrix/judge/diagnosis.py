@@ -208,6 +208,10 @@ FUNCTIONS = ("relu_", "sigmoid_", "tanh_", "dropout_", "selu_", "celu_", "rrelu_
 """Functions of torch that change their argument; ``nn.ReLU(inplace=True)`` calls the first."""
 NATIVE = ("leaky_relu_", "hardtanh_", "elu_", "silu_", "hardswish_", "hardsigmoid_", "mish_")
 PRODUCTS = ("*", "mul")
+RETURNED_ZEROS = (
+    "Return the gradient of each input from backward. A function that rounds or chooses returns"
+    " grad_output itself (a straight-through estimator)."
+)
 FACTOR = (
     "Check that factor: a mask, a weight or an advantage that is zero everywhere leaves nothing to"
     " learn from. An integer division may have made it 0."
@@ -1713,7 +1717,8 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
         )
         lines = [line]
     flat = flat_operation(seen) if everything else None
-    found = flat or reason_of_zeros(seen, zero, everything=everything)
+    found = flat or returned_zeros(seen, zero)
+    found = found or reason_of_zeros(seen, zero, everything=everything)
     if everything and not found.text:
         lines = [f"{line[:-1]} (are the advantages, the weights or a mask all zeros?)."]
     return replace(found, text=(lines[0], *found.text, *lines[1:]))
@@ -1783,6 +1788,20 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
         f"`{each.text}` gives the rewards{say_where(at, 'it returns them at')}." for each in rewards
     ]
     return make_diagnosis(Cause.ZERO, module, at, *given, advice=REWARDS if rewards else "")
+
+
+def returned_zeros(seen: Observation, zero: list[Parameter]) -> Diagnosis | None:
+    """The backward of a differentiable function of the script returned zeros."""
+    found = seen.zeros_returned
+    if found is None:
+        return None
+    at = innermost_frame(found.frames)
+    line = (
+        f"`{found.text}.backward` got a gradient and returned only zeros, {format_frame(at)}. What"
+        f" comes before `{found.text}` learns nothing."
+    )
+    module = module_of(zero[-1])
+    return make_diagnosis(Cause.ZERO, module, at, line, led=found.frames, advice=RETURNED_ZEROS)
 
 
 def explain_zeros_behind(event: Severed, module: str) -> Diagnosis:

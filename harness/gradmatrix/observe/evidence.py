@@ -7,7 +7,8 @@ that left the graph, new leaves, gradients that were dropped, frozen parameters.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import source
 from .finite import greatest
@@ -72,6 +73,8 @@ class Evidence:
         """Ids of the tensors for whose gradients torch.autograd.grad was asked: they are inputs."""
         self._custom: Dict[Any, Set[int]] = {}
         """The script's own differentiable functions, with the ids of the leaves behind each."""
+        self._zeros: Set[Any] = set()
+        """Those that were given a gradient and passed only zeros on."""
         self._parts: Dict[Any, Dict[str, Any]] = {}
         """Leaves of the loss that were made of values of the graph, by their line."""
         self._constants: Dict[Any, Dict[str, Any]] = {}
@@ -120,6 +123,8 @@ class Evidence:
             owner = node._forward_cls
             if owner not in self._custom and len(self._custom) < SHOWN:
                 self._custom[owner] = set(follow(node, Reach()).leaves)
+                if shown(owner.backward.__code__.co_filename) is not None:
+                    node.register_hook(partial(self._passed, owner))
         self._look_for_parts(found)
         self._look_for_constants(roots)
         self.forward.severing.links.about_to(roots, found, self.forward.outputs)
@@ -138,6 +143,12 @@ class Evidence:
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
         return None
+
+    def _passed(self, owner: Any, inner: Any, outer: Any) -> None:
+        """The backward of a function made the gradients ``inner`` of the gradients ``outer``."""
+        given = [greatest(each) for each in inner if each is not None]
+        if given and not any(given) and any(greatest(each) for each in outer if each is not None):
+            self._zeros.add(owner)
 
     def _look_for_parts(self, found: Reach) -> None:
         """Keep the leaves of the loss that were made of values of the graph."""
@@ -289,6 +300,7 @@ class Evidence:
         self._reach, self._flat, self._adding = Reach(), None, None
         for kept in (self._kept, self._custom, self._parts, self._constants, self._twins):
             kept.clear()
+        self._zeros.clear()
 
     def new_step(self) -> None:
         """An optimizer step is over."""
@@ -649,7 +661,8 @@ class Evidence:
                 else []
             ),
             "all_frozen": bool(self._frozen),
-            "none_returned": self._none_returned(starving),
+            "none_returned": self._returned(self._custom, starving),
+            "zeros_returned": self._returned(self._zeros, zero),
         }
 
     def _explanation(self, starving: Set[int]) -> Dict[str, Any]:
@@ -658,13 +671,13 @@ class Evidence:
         first = [found for _, found in self._kept]
         return next(iter([*about, *first]), None) or self._explain(starving)
 
-    def _none_returned(self, starving: Set[int]) -> Optional[Dict[str, Any]]:
-        """The function of the script whose backward gave no gradient to what it was reached for."""
-        lost = starving & self._reached_tensors
-        for owner, leaves in self._custom.items():
+    def _returned(self, owners: Iterable[Any], parameters: Set[int]) -> Optional[Dict[str, Any]]:
+        """Which of the ``owners``, functions of the script, gave no gradient to ``parameters``."""
+        lost = parameters & self._reached_tensors
+        for owner in owners:
             at = written(owner.backward)
             path = owner.backward.__code__.co_filename
-            if lost & leaves and at is not None and shown(path) is not None:
+            if lost & self._custom[owner] and at is not None and shown(path) is not None:
                 number = source.returned(path, at["line"]) or at["line"]
                 return {"text": owner.__name__, "frames": [{**at, "line": number}]}
         return None
