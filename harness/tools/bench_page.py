@@ -110,15 +110,17 @@ def measure(project: Project, records: int = RECORDS) -> Iterator[Ratio]:
 
 
 def enlarge(project: Project, root: Path, records: int = RECORDS) -> int:
-    """Make a checkout in ``root`` with the published stacks repeated: whole copies of all.
+    """Make a checkout in ``root`` with the published stacks repeated: whole copies of all but
+    the combined ones, which would be columns under another name.
 
     Returns its number of records, ``records`` or a few more.
     """
     folder = project.store.published
-    store = Store(folder, folder)
+    store, combined = Store(folder, folder), project.combined
     published = {  # as they count: one that was confirmed has the lock of today
         lock: [encode(each).rstrip() for each in store.recorded_here(lock.stack).values()]
         for lock in project.known_locks()
+        if lock.stack not in combined
     }
     total = sum(map(len, published.values()))
     if not total:
