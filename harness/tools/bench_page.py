@@ -110,8 +110,9 @@ def measure(project: Project, records: int = RECORDS) -> Iterator[Ratio]:
 
 
 def enlarge(project: Project, root: Path, records: int = RECORDS) -> int:
-    """Make a checkout in ``root`` with the published stacks repeated: whole copies of all but
-    the combined ones, which would be columns under another name.
+    """Make a checkout in ``root`` with the published stacks repeated, but for the combined ones.
+
+    Under another name a combined stack would be a column of its own.
 
     Returns its number of records, ``records`` or a few more.
     """
