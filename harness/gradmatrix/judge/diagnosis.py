@@ -212,6 +212,11 @@ RETURNED_ZEROS = (
     "Return the gradient of each input from backward. A function that rounds or chooses returns"
     " grad_output itself (a straight-through estimator)."
 )
+FAST_WEIGHTS = (
+    "If these tensors are fast weights, begin each inner loop with the parameters themselves,"
+    " without detach, and make new tensors in it: weight - rate * gradient, not weight.data -= ..."
+    " If they are what should learn, build the optimizer from them."
+)
 FACTOR = (
     "Check that factor: a mask, a weight or an advantage that is zero everywhere leaves nothing to"
     " learn from. An integer division may have made it 0."
@@ -1227,6 +1232,8 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         led, at = late.frames, innermost_frame(late.frames)
         given = f", in a call with {', '.join(late.arguments)}" if late.arguments else ""
         more = f"The loss uses a copy, made at {format_frame(at)}{given}."
+        if late.how in HIDING:
+            advice = FAST_WEIGHTS
         advice = advice_against(late.arguments) or advice
     else:
         more = "The optimizer got a copy of what the loss uses."

@@ -33,6 +33,8 @@ TURNS = 2
 NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": [], "unused_at": []}
 FREEZING = re.compile(r"requires?d?_?grad(?:s|ients?)?")
 """Names that people give to ``requires_grad``."""
+LEAVES = 512
+"""So many leaves show whether the loss uses copies of all that an optimizer holds."""
 SHOWN = 8
 """An observation has at most this many entries of each kind."""
 
@@ -473,7 +475,8 @@ class Evidence:
 
     def _made_off(self) -> List[Dict[str, Any]]:
         """Without modules: the part under a switch since the last backward pass with a graph."""
-        log = [] if self.forward.seen or not self._reached_tensors else self.forward.switches.log
+        known = self.forward.seen or not self._reached_tensors
+        log = [] if known else [s for s in self.forward.switches.log if not s.of_step]
         event: Dict[str, Any] = {"module": None, "parameters": set()}
         return [{**event, "how": each.how, "frames": each.frames} for each in log[-1:]]
 
@@ -591,10 +594,13 @@ class Evidence:
         return bool(learning) and starving.issuperset(learning)
 
     def _leaves(self) -> List[Dict[str, Any]]:
-        """The leaves of the loss's graph that are not parameters of a module."""
+        """The leaves of the loss's graph that are not parameters of a module.
+
+        Of those beyond the first few only how they were made and their shapes are kept.
+        """
         known = {id(p) for module in self.forward.roots() for p in module.parameters()}
         made = {id(event["leaf"]()): event for event in self.forward.severing.made}
-        return [
+        found = [
             {
                 "how": made[identity]["how"] if identity in made else "unknown",
                 "shape": list(leaf.shape),
@@ -605,7 +611,10 @@ class Evidence:
             }
             for identity, leaf in self._reach.leaves.items()
             if identity not in known and not self.parameters.knows(identity)
-        ][:SHOWN]
+        ][:LEAVES]
+        for each in found[SHOWN:]:
+            each.update(frames=[], arguments=[])
+        return found
 
     def facts(self, starving: Set[int], zero: Set[int], *, learning: bool) -> Dict[str, Any]:
         """The part of the observation that comes from here.

@@ -92,6 +92,7 @@ class ForwardWatch:
         self.switches = SwitchWatch(self.running, self.stamp, self._source_of, trouble)
         self.spoiled = SpoiledWatch(self)
         self.severing = SeveringWatch(self.innermost, self.stamp, trouble, self.spoiled)
+        self.switches.stepping = lambda: self.severing.stepping
         self.finite = FiniteWatch(clock, self.innermost)
         self.severing.operation = self.finite.operation
 

@@ -341,6 +341,8 @@ class ParameterWatch:
 
     def forget(self) -> None:
         """An optimizer steps: what was seen before its first step was no training by hand."""
+        for identity in self.by_hand:
+            self._parameters.pop(identity, None)
         self.by_hand, self._letters, self._squares, self._trainable = {}, {}, {}, {}
         self._changed, self._broken = set(), {}
 

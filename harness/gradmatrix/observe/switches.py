@@ -45,6 +45,8 @@ class Switch:
         """How many module outputs had been seen."""
         self.frames: List[Dict[str, Any]] = []
         self.decorated: Optional[Dict[str, Any]] = None
+        self.of_step = False
+        """An optimizer switched them off for its step."""
         self.checkpoint = False
         """It is the first pass of reentrant checkpointing, or of a function written in the same
         way."""
@@ -101,6 +103,8 @@ class SwitchWatch:
         self.trouble = trouble
         self.log: List[Switch] = []
         """The entries of this step that switched gradients off."""
+        self.stepping: Callable[[], bool] = bool
+        """Whether an optimizer steps at this moment."""
         self._only_calls = False
         self._stack = _Stack()
         self._undo: List[Callable[[], None]] = []
@@ -177,6 +181,7 @@ class SwitchWatch:
             module=running[-1] if running else None,
             stamp=self.stamp(),
         )
+        entry.of_step = self.stepping()
         entry.checkpoint = caller.f_code.co_name == "forward" and "ctx" in caller.f_code.co_varnames
         # The first pass of such a checkpoint has gradients off in any case.
         if not entry.on and (
