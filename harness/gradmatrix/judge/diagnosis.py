@@ -1196,8 +1196,14 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         return None
     running = [p for p in seen.parameters if not p.held and "f" in p.gradients]
     reached = Counter([p.shape for p in running] or [leaf.shape for leaf in seen.leaves])
+    alike, copied = "other tensors of the same shapes", "a copy of"
     if not reached or Counter(p.shape for p in held) - reached:
-        return None
+        if running or Counter(p.shape for p in held) != unstacked(seen.leaves):
+            return None
+        alike, copied = (
+            "larger ones into which they were copied",
+            "the tensors that were stacked into",
+        )
     built = next((each for each in seen.optimizers if each.steps), None)
     if built is None:
         return None
@@ -1210,8 +1216,8 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         " the optimizer from its parameters: one of the two is a copy (a deepcopy, an average)."
     )
     line = (
-        f"The loss reaches none of the {counted(len(held), 'tensor')} that {kind} holds, but other"
-        f" tensors of the same shapes{say_where(at, 'it is built at')}."
+        f"The loss reaches none of the {counted(len(held), 'tensor')} that {kind} holds, but"
+        f" {alike}{say_where(at, 'it is built at')}."
     )
     led = built.frames
     if running and seen.unheld is not None and any(p.module is not None for p in held):
@@ -1236,8 +1242,11 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
             advice = FAST_WEIGHTS
         advice = advice_against(late.arguments) or advice
     else:
-        more = "The optimizer got a copy of what the loss uses."
-        advice = "Give the optimizer the tensors themselves, not copies of them (clone, deepcopy)."
+        more = f"The optimizer got {copied} what the loss uses."
+        advice = (
+            "Give the optimizer the same tensors that the loss uses. clone, deepcopy and"
+            " stack_module_state make others."
+        )
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(running[0]) if running else None,
@@ -1247,6 +1256,15 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         led=led,
         advice=advice,
     )
+
+
+def unstacked(leaves: Sequence[Leaf]) -> Counter[tuple[int, ...]]:
+    """The shapes of what is stacked in ``leaves`` along their first dimension, as vmap wants it."""
+    shapes: Counter[tuple[int, ...]] = Counter()
+    for leaf in leaves:
+        if leaf.shape:
+            shapes[leaf.shape[1:]] += leaf.shape[0]
+    return shapes
 
 
 def cut_copy(seen: Observation, copy: Leaf) -> Severed | None:

@@ -526,7 +526,8 @@ class Observer:
             "unmoved": self._unmoved,
             "asked": [] if well else self.updates.asked_at,
             "arguments": [] if self.light or well else self._or(self._arguments, []),
-            "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
+            "unread": not any(p["learns"] for p in parameters)
+            and (bool(self.trouble.errors) or any(p["unread"] for p in parameters)),
             "parameters": parameters,
             **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
             "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),

@@ -291,6 +291,8 @@ class ParameterWatch:
     def _cannot_read(self, tensor: Any, error: Exception) -> None:
         if id(tensor) not in self._unread:
             self._unread.add(id(tensor))
+            if tensor.device.type == "meta":  # it has no values, which is no error
+                return
             self.trouble.add(f"a tensor of type {type(tensor).__name__}, {tensor.dtype}", error)
 
     def _rest(self, torch: Any, parameter: Any) -> None:
@@ -708,11 +710,8 @@ class ParameterWatch:
             taking_part, loose = [], [*held.values(), *self._beside(held), *copied]
         else:
             taking_part = ran
-            loose = (
-                []
-                if any(p.requires_grad for root in ran for p in root.parameters())
-                else list(held.values())
-            )
+            own = (p for root in ran for p in root.parameters() if p.device.type != "meta")
+            loose = [] if any(p.requires_grad for p in own) else list(held.values())
         candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
         if self._letters:
             return {

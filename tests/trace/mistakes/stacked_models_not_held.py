@@ -1,0 +1,26 @@
+# cause: other-parameters
+# newest
+# says: the tensors that were stacked
+import copy
+
+import torch
+from torch import nn
+from torch.func import functional_call, stack_module_state, vmap
+
+torch.manual_seed(0)
+models = [nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)) for _ in range(5)]
+stacked, buffers = stack_module_state(models)
+optimizer = torch.optim.SGD([p for model in models for p in model.parameters()], lr=0.05)  # here
+base = copy.deepcopy(models[0]).to("meta")
+
+
+def loss_of(weights, buffers, x, y):
+    return nn.functional.mse_loss(functional_call(base, (weights, buffers), (x,)), y)
+
+
+for step in range(8):
+    x = torch.rand(64, 3)
+    optimizer.zero_grad()
+    y = x.prod(1, keepdim=True)
+    vmap(loss_of, in_dims=(0, 0, None, None))(stacked, buffers, x, y).sum().backward()
+    optimizer.step()
