@@ -23,6 +23,8 @@ LINEAR = (
 )
 """From a loss to a log-probability, or to the value in an advantage: a ratio has an ``exp``."""
 REGRESSIONS = ("Pow", "MseLoss", "SmoothL1Loss", "HuberLoss", "L1Loss", "Abs")
+MATRIX = 2
+"""The dimensions of a code book, and of its vectors in one row for each example."""
 LAYERS = ("Addmm", "Mm", "Convolution", "Bmm")
 """Nodes of layers that may get a sample."""
 
@@ -34,6 +36,8 @@ class LinkWatch:
         self.severing = severing
         self.samples: List[Dict[str, Any]] = []
         """In this step: samples of distributions whose parameters have a graph."""
+        self.choices: List[Dict[str, Any]] = []
+        """In this step: the vectors that were chosen from a code book in a buffer."""
         self.linked: Set[int] = set()
         """In this step: ids of the modules that got an input with a graph."""
         self.differences: Dict[int, Lines] = {}
@@ -58,7 +62,7 @@ class LinkWatch:
 
     def new_step(self) -> None:
         """Forget what happened in the step that is over."""
-        for kept in (self.samples, self.linked, self.differences, self.scores):
+        for kept in (self.samples, self.choices, self.linked, self.differences, self.scores):
             kept.clear()
 
     def _built(self, _result: Any, distribution: Any, *_: Any, **__: Any) -> None:
@@ -102,6 +106,14 @@ class LinkWatch:
             self.scores.add(identity(result.grad_fn))
             self._scored.update(behind(result.grad_fn, {}).whole().leaves)
 
+    def chosen(self, module: Any, numbers: Any) -> None:
+        """A ``module`` chose something by these ``numbers``, perhaps of a code book in a buffer."""
+        event = self.severing.severed[-1] if self.severing.severed else None
+        books = [] if module is None else [b for b in module.buffers() if b.is_floating_point()]
+        sizes = {int(book.shape[1]) for book in books if len(book.shape) == MATRIX}
+        if sizes and event is not None and event["behind"] is not None:
+            self.choices.append({"event": event, "numbers": numbers, "sizes": sizes, "fed": set()})
+
     def subtracted(self, result: Any) -> None:
         """Note where a difference was computed, once there are log-probabilities."""
         if self.scores and result.grad_fn is not None:
@@ -114,6 +126,10 @@ class LinkWatch:
         samples = [(each, each["sample"]()) for each in self.samples]
         if any(t.requires_grad and all(t is not s for _, s in samples) for t in inputs):
             self.linked.add(id(module))
+        for choice in self.choices if not any(tensor.requires_grad for tensor in inputs) else ():
+            learns = any(p.requires_grad for p in module.parameters(recurse=False))
+            if learns and any(looked_up(self._torch, t, choice) for t in inputs):
+                choice["fed"].add((id(module), identity(root.grad_fn)))
         for each, sample in samples:
             if sample is not None and any(holds(self._torch, t, sample) for t in inputs):
                 own = {id(p) for p in module.parameters() if p.requires_grad}
@@ -128,6 +144,9 @@ class LinkWatch:
         ``outputs`` are the outputs of modules: the identity of the node, the module, and the line.
         """
         choices = [e for e in self.severing.severed if e["how"] == "argmin" and e["behind"]]
+        for choice in self.choices:
+            if unlinked(choice, found, list(nodes_behind(roots)), outputs, self.linked):
+                self._keep("argmin", choice["event"]["frames"])
         if not (choices or self.scores or self.samples):
             return
         nodes = list(nodes_behind(roots))
@@ -198,6 +217,46 @@ def unquantised(event: Dict[str, Any], found: Reach, nodes: List[Any], outputs: 
             behind_it = compared & set(follow(by_identity[number], Reach()).leaves)
             books |= behind_it
     return len(books) == 1 and bool((compared - books) & set(found.leaves))
+
+
+def looked_up(torch: Any, given: Any, choice: Dict[str, Any]) -> bool:
+    """Whether ``given`` has one vector for each number that was chosen: the same for the same."""
+    numbers = choice["numbers"].reshape(-1)
+    if given.is_cuda and torch.cuda.is_current_stream_capturing():
+        return False
+    for vectors in (given, given.movedim(1, -1)) if given.dim() > MATRIX else (given,):
+        size = vectors.shape[-1] if vectors.dim() else 0
+        if size not in choice["sizes"] or vectors.numel() != size * numbers.numel():
+            continue
+        rows = torch._C._TensorBase.detach(vectors).reshape(-1, size)
+        known, places = torch.unique(numbers, return_inverse=True)
+        if 1 < known.numel() < numbers.numel():
+            first = rows.new_empty(known.numel(), size)
+            first[places] = rows
+            if torch.equal(first[places], rows):
+                return True
+    return False
+
+
+def unlinked(
+    choice: Dict[str, Any], found: Reach, nodes: List[Any], outputs: List[Any], linked: Set[int]
+) -> bool:
+    """Whether a layer got the vectors of a ``choice`` without a link to what was compared.
+
+    The loss trains that by another part alone, and no other layer gets it: one that does may be
+    what it is trained for, beside a layer that is only to read the vectors.
+    """
+    compared = set(choice["event"]["behind"].whole().leaves)
+    fed = {module for module, node in choice["fed"] if node in found.nodes}
+    if not fed or fed & linked or compared.isdisjoint(found.leaves):
+        return False
+    by_identity = {identity(node): node for node in nodes}
+    for number, module, _ in outputs:
+        own = {id(p) for p in module.parameters(recurse=False) if p.requires_grad}
+        node = by_identity.get(number) if own and own.isdisjoint(compared) else None
+        if node is not None and not compared.isdisjoint(follow(node, Reach()).leaves):
+            return False
+    return True
 
 
 def parameters_of(torch: Any, distribution: Any) -> Iterable[Any]:

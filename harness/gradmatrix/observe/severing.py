@@ -191,8 +191,9 @@ class SeveringWatch:
         self._on = True
         self._install_methods(torch.Tensor)
         self._follow_operations(torch, but=COMPARED)
-        for name in (*LIKE, "argmin"):
+        for name in LIKE:
             self._replace(torch, name, self._leaving(name), after=False)
+        self._replace(torch, "argmin", self._chosen, after=True)
         for name in FLAT:
             self._replace(torch, name, self._leaving(name, self.flat), after=False)
         for name in MAKING:
@@ -208,7 +209,9 @@ class SeveringWatch:
 
     def _install_methods(self, tensor: Any) -> None:
         for name in (*LEAVING, *NO_DERIVATIVE):
-            self._replace(tensor, name, self._leaving(name), after=False)
+            if name != "argmin":
+                self._replace(tensor, name, self._leaving(name), after=False)
+        self._replace(tensor, "argmin", self._chosen, after=True)
         for name in ADDING:
             note = self._subtracting if "sub" in name else self._adding
             self._replace(tensor, name, note, after=True)
@@ -377,6 +380,12 @@ class SeveringWatch:
                     self.read[id(source)] = how, module, here()
 
         return note
+
+    def _chosen(self, result: Any, source: Any, *_: Any, **__: Any) -> None:
+        """Note a choice by the least distance, perhaps of the vectors of a code book."""
+        if self._in_graph(source) and not plumbing(sys._getframe(3)):
+            self.sever(source, "argmin", frames())
+            self.links.chosen(self.running(), result)
 
     def _casting(self, how: str) -> Callable[..., None]:
         def note(result: Any, source: Any, *_: Any, **__: Any) -> None:
