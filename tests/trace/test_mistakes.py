@@ -132,3 +132,10 @@ def test_optimizers_that_are_built_in_the_first_step_make_one_step(
 ) -> None:
     """Each of them holds one parameter, and nothing asked for gradients in between."""
     assert 8 == found["healthy_optimizer_for_each_parameter"].steps
+
+
+def test_an_attribute_of_a_class_that_is_called_like_a_switch_is_none(
+    found: dict[str, Finding],
+) -> None:
+    """So a line that freezes a parameter as it should is not called without effect."""
+    assert () == found["healthy_name_of_its_own"].remarks

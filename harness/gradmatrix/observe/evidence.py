@@ -89,6 +89,8 @@ class Evidence:
         self._cleared: Set[int] = set()  # the same for those without one
         self._adding: Any = None
         """Where backward last added to such a gradient."""
+        self._unswitched: Set[int] = set()
+        """Ids of the modules without an attribute that has such a name as ``requires_grad``."""
         self._upstream: Set[int] = set()
         """Ids of the parameters that backward reached since the last step, that no optimizer holds
         and that come before all that is held. Only while two optimizers hold the same."""
@@ -757,13 +759,9 @@ class Evidence:
 
     def _ineffective(self, modules: List[Any]) -> List[Dict[str, Any]]:
         """Assignments that freeze and unfreeze nothing: torch has no such name, or a module has."""
-        names = {
-            name
-            for module in modules
-            for each in (module, *module.parameters(recurse=False))
-            for name, value in vars(each).items()
-            if isinstance(value, bool) and FREEZING.fullmatch(name)
-        }
+        names_of = {id(module): switches_of(module) for module in modules}
+        self._unswitched = {identity for identity, names in names_of.items() if not names}
+        names = set().union(*names_of.values())
         froze = [
             (at["file"], at["line"]) for key in self.forward.severing.froze for at in line(key)
         ]
@@ -772,6 +770,15 @@ class Evidence:
             for text, at in (source.switched(names) if names else [])
             if (at["file"], at["line"]) not in froze
         ][:SHOWN]
+
+    def ineffective_later(self) -> List[Dict[str, Any]]:
+        """The one such assignment that came after :meth:`silent`, to a module that was there.
+
+        What is frozen as it should be is not watched any more.
+        """
+        then = [module for module in self.forward.tree.known() if id(module) in self._unswitched]
+        found = self._ineffective(then)
+        return found if len(found) == 1 else []
 
     def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
         """How many parameters were reached that no optimizer holds; None if there are none.
@@ -851,6 +858,22 @@ CLIP = re.compile(r"clip|max_(?:grad_)?norm|grad(?:ient)?_norm", re.IGNORECASE)
 """The names of arguments that say to what gradients are clipped."""
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
 """The task types for which PEFT trains the head of such a model, and saves it."""
+
+
+def switches_of(module: Any) -> Set[str]:
+    """The attributes of a module and its parameters that someone took for ``requires_grad``.
+
+    A class may have such an attribute of its own, with another meaning.
+    """
+    begun: List[Any] = [vars(kind).get("__init__") for kind in type(module).__mro__]
+    codes = [each.__code__ for each in begun if hasattr(each, "__code__")]
+    own = {name for code in codes for name in code.co_names}
+    return {
+        name
+        for each in (module, *module.parameters(recurse=False))
+        for name, value in vars(each).items()
+        if isinstance(value, bool) and FREEZING.fullmatch(name) and name not in own
+    }
 
 
 def given_away(calls: List[List[Dict[str, Any]]]) -> Dict[str, Any]:

@@ -498,9 +498,11 @@ class Observer:
             return self._of_objects()
         later = self._or(lambda: self._evidence(learning=True), {})
         made = self._or(lambda: self.births.inside(set(), self.evidence.named), [])
+        switched = self._settled["ineffective"] or self._or(self.evidence.ineffective_later, [])
         return {
             **self._settled,
             **later,
+            "ineffective": switched,
             **({"anew": made} if made else {}),
             "missed": self.later.missed,
         }
