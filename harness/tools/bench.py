@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from rich.text import Text
 
 from gradmatrix.cli.commands import add
 from gradmatrix.cli.options import chosen_stacks
+from gradmatrix.measure.race import requests
+from gradmatrix.measure.servers import PacedCell
+from gradmatrix.run import ahead
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.server import Request, Server
 from gradmatrix.run.store import Store
@@ -42,6 +46,9 @@ TRACED = Path(__file__).parent / "traced"
 """Scripts that train: ``gradmatrix trace`` runs each of them as a user would."""
 WATCHED = Path(__file__).parent / "watched.py"
 """Runs each of them in a block of ``gradmatrix.watch()``."""
+ROUNDS, BLOCK = 40, 60
+INSTALLING_S = 1.5
+"""After so long an install is in its midst, if uv has all files in its cache."""
 FIRST = 4
 """So many steps hold the audit."""
 
@@ -84,7 +91,8 @@ def measure(project: Project, stack: Stack) -> Iterator[Ratio]:
         yield unchanged(project, place)
         with environment.in_use(project.environments, stack.name):
             ratio = observer_cost(project, stack, place)
-        yield ratio
+            yield ratio
+            yield from ahead_cost(project, stack, place)
         with environment.in_use(project.environments, stack.name):
             yield from trace_cost(project, stack, place)
             yield from watch_cost(project, stack, place)
@@ -209,6 +217,46 @@ def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
         "step clock in both"
     )
     return Ratio("timed step, observed / clock only", middle, "<= 1.01", detail)
+
+
+def ahead_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:
+    """A step beside an install that was begun ahead over a step without it: medians of rounds.
+
+    The install is in its midst: first it is stopped, as it is while cells run, and then it goes on.
+    The second ratio shows what would be measured if nothing stopped it. Blocks of one process are
+    compared, because a machine has other speeds at other times.
+    """
+    run = project.stack_run(stack, Silent())
+    installed = environment.ensure(run.lock, run.locks, run.environments)
+    elsewhere = replace(run, environments=place / "ahead")
+    chosen = replace(EVERYTHING, variants=frozenset({("t5_classifier", "torch_adamw")}))
+    request = requests(run.plan(chosen)[0], run.settings)(place / "beside")
+    threads = sandbox.variables(run.settings.limits.threads)
+    ratios: list[tuple[float, float]] = []
+    with Server(installed.python, [request.script], place / "server-ahead", threads) as server:
+        cell = PacedCell(server, request)
+        cell.start()
+
+        def step_s() -> float:
+            return statistics.median(cell.run(BLOCK).step_times_s)
+
+        for _ in range(ROUNDS + 1):
+            shutil.rmtree(elsewhere.environments, ignore_errors=True)
+            with ahead.Ahead(lambda _: ahead.command(elsewhere)) as install:
+                before = step_s()
+                install.begin("")
+                with install.running():
+                    time.sleep(INSTALLING_S)
+                stopped = step_s()
+                with install.running():
+                    going = step_s()
+            alone = (before + step_s()) / 2
+            ratios.append((stopped / alone, going / alone))
+        cell.stop()
+    for column, (what, bound) in enumerate((("stopped", "<= 1.01"), ("going on", "none"))):
+        low, middle, high = statistics.quantiles([each[column] for each in ratios[1:]], n=4)
+        detail = f"{ROUNDS} rounds of {BLOCK} steps, quartiles {low:.3f} to {high:.3f}"
+        yield Ratio(f"timed step, install {what} / none", middle, bound, detail)
 
 
 def trace_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:

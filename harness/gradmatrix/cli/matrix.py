@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,11 +35,13 @@ from gradmatrix.night import night
 from gradmatrix.publish import publication
 from gradmatrix.publish.formats import Json, Results
 from gradmatrix.run import budget, bundle
+from gradmatrix.run.ahead import Ahead, next_install
 from gradmatrix.run.budget import Meter
 from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.project import Project, by_date, find_checkout, same_verdict
 from gradmatrix.run.ray import Cluster
 from gradmatrix.run.refresh import refresh
+from gradmatrix.run.stack import here
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.lock import CannotLock
 
@@ -123,9 +126,11 @@ def run_stacks(
         console, verbose=options.verbose, explain=options.explain, together=options.on is not None
     ) as display:
         runs = taken(locked(project, stacks, display, missing, meter), selection, meter)
-        for lock, summary in executed(options, project, runs, selection):
-            show_summary(console, summary)
-            show_fallen_behind(console, project.fallen_behind(lock))
+        following = partial(next_install, project, stacks, selection, display)
+        with Ahead() if meter is not None else Ahead(following) as ahead:  # a budget may end before
+            for lock, summary in executed(options, project, runs, selection, ahead):
+                show_summary(console, summary)
+                show_fallen_behind(console, project.fallen_behind(lock))
     if meter is not None:
         console.print(Text(f"{meter}"), soft_wrap=True)
     return missing
@@ -164,6 +169,7 @@ def executed(
     project: Project,
     runs: Iterator[StackRun],
     selection: Selection,
+    ahead: Ahead,
 ) -> Iterator[tuple[Lock, Summary]]:
     """Execute ``runs`` one after the other on this machine, or together on a cluster."""
     if options.on is not None:
@@ -172,7 +178,7 @@ def executed(
             yield from cluster.executed(ready, selection)
         return
     for run in runs:
-        yield run.lock, run.execute(selection)
+        yield run.lock, replace(run, place=partial(here, ahead=ahead)).execute(selection)
         if options.drop_environments:
             project.drop_environment(run.stack)
 

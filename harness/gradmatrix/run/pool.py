@@ -9,7 +9,7 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -34,11 +34,14 @@ from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from gradmatrix.core.model import Scenario, Steps
     from gradmatrix.core.observation import Raised
     from gradmatrix.core.outcomes import Outcome
     from gradmatrix.run.plan import Limits, Planned
+
+    Importing = Callable[[], AbstractContextManager[object]]
 
 Isolation = Literal["fork", "fresh"]
 ATTEMPTS = 5
@@ -107,6 +110,7 @@ def server_pool(
     stage: Callable[[str], None],
     *,
     run_id: str = "",
+    importing: Importing = nullcontext,
 ) -> Iterator[ServerPool]:
     """A pool for cells of ``scenarios`` in the environment of ``python``; closed at the end.
 
@@ -117,9 +121,11 @@ def server_pool(
         workplaces: A folder for the files of the protocol.
         stage: Called with a text when a step begins that takes a while.
         run_id: The name of this run's folder in ``workplaces``; a new one by default.
+        importing: Gives the context in which a server imports.
     """
     with workplace(workplaces, run_id or new_run_id()) as directory:
-        pool = ServerPool(settings, python, set(map(Source.of, scenarios)), directory, stage)
+        sources = set(map(Source.of, scenarios))
+        pool = ServerPool(settings, python, sources, directory, stage, importing=importing)
         try:
             yield pool
         finally:
@@ -163,6 +169,8 @@ class ServerPool:
         sources: Iterable[Source],
         directory: Path,
         stage: Callable[[str], None],
+        *,
+        importing: Importing = nullcontext,
     ) -> None:
         self.settings = settings
         self.isolation: Isolation = settings.isolation
@@ -171,6 +179,7 @@ class ServerPool:
         self.sources = sorted(sources)
         self.directory = directory
         self.stage = stage
+        self.importing = importing
         self.variables = variables(settings.limits.threads, self.sources)
         self.broken: dict[Source, Ended] = {}
         """Sources whose import ends the whole process, and how it ended."""
@@ -340,7 +349,8 @@ class ServerPool:
             fork=self.isolation == "fork",
             ahead=[source.path for source in sources if source.own],
         )
-        server.__enter__()
+        with self.importing():
+            server.__enter__()
         self.import_s += server.import_s
         return server
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +23,7 @@ from gradmatrix.core.outcomes import Outcome
 from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.run import reference
+from gradmatrix.run.ahead import Ahead
 from gradmatrix.run.plan import Action, Planned, Selection, plan
 from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks import environment
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from gradmatrix.run.pool import Finished, Settings
+    from gradmatrix.run.pool import Finished, Importing, Settings
 
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
@@ -115,22 +116,32 @@ Place = Callable[["StackRun", list[Planned]], Generator[Ran]]
 """Runs cells of a stack, and yields each one when it ends; InstallFailed if it cannot."""
 
 
-def here(run: StackRun, cells: list[Planned]) -> Generator[Ran]:
-    """Run ``cells`` on this machine. Only one run may use the environment of a stack."""
+def here(run: StackRun, cells: list[Planned], ahead: Ahead | None = None) -> Generator[Ran]:
+    """Run ``cells`` on this machine. Only one run may use the environment of a stack.
+
+    With ``ahead`` the stack may be installed already, and the next one is installed meanwhile.
+    """
+    ahead = ahead or Ahead()
+    run.stage(f"installing a lock of {counted(len(run.lock.packages), 'package')}")
+    just_now = ahead.finish(run.stage)
     waiting = partial(run.stage, "waiting for another run of this stack")
     with environment.in_use(run.environments, run.stack.name, waiting):
-        run.stage(f"installing a lock of {counted(len(run.lock.packages), 'package')}")
         waiting = partial(run.stage, "waiting for another stack to be installed")
         installed = environment.ensure(
             run.lock, run.locks, run.environments, waiting, progress=run.stage
         )
-        yield from cells_in(installed, run, cells)
+        installed = replace(installed, installed=installed.installed or just_now)
+        ahead.begin(after=run.stack.name)
+        yield from cells_in(installed, run, cells, ahead.running)
 
 
 def cells_in(
-    installed: environment.Environment, run: StackRun, cells: list[Planned]
+    installed: environment.Environment,
+    run: StackRun,
+    cells: list[Planned],
+    importing: Importing = nullcontext,
 ) -> Generator[Ran]:
-    """Run ``cells`` in an environment that is installed."""
+    """Run ``cells`` in an environment that is installed; see ``server_pool`` for ``importing``."""
     with server_pool(
         run.settings,
         installed.python,
@@ -138,6 +149,7 @@ def cells_in(
         run.workplaces,
         run.stage,
         run_id=run.run_id,
+        importing=importing,
     ) as pool:
         build, notice = installed.build.value, (installed.installed and installed.notice) or ""
         before = reference.sample()

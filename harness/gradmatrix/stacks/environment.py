@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping  # noqa: TC003  (msgspec reads the fields of BuildChoice)
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -54,7 +55,7 @@ from gradmatrix.stacks.lock import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
 
@@ -406,8 +407,8 @@ def ensure(
         progress: called with what a user should know before the download, and with each line about
             what is downloaded and installed
         driver: whether the machine has an NVIDIA driver; None to look
-        choose: the build to install, for tests
-        free_bytes: free disk space at a path, for tests
+        choose: the build to install, if it was chosen before
+        free_bytes: disk space at a path that may be used
 
     Raises:
         InstallFailed: if the stack cannot be installed
@@ -440,6 +441,15 @@ def ensure(
         marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
         files.write_atomically(folder / MARKER, msgspec.json.encode(marker))
     return Environment(_python(folder), choice.build, choice.notice, installed=True)
+
+
+def due(lock: Lock, locks: Path, root: Path) -> BuildChoice | None:
+    """The build that :func:`ensure` would choose and install; None if ``lock`` is installed."""
+    driver = has_driver()
+    if _installed(root / lock.stack, lock, driver=driver):
+        return None
+    text = requirements_path(lock.stack, locks).read_text(encoding="utf-8")
+    return _choose(lock, text, driver=driver)
 
 
 def in_use(
