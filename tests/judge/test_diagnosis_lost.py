@@ -279,8 +279,8 @@ def test_a_decorator_and_its_call_are_both_named() -> None:
 @pytest.mark.parametrize(
     ("name", "of_optimizer", "cause", "advice"),
     [
-        ("train_step", False, Cause.GRAD_MODE_OFF, "Take torch.no_grad() off `train_step` (train"),
-        ("step", False, Cause.GRAD_MODE_OFF, "Take torch.no_grad() off `step` (train.py:4): what"),
+        ("train_step", False, Cause.GRAD_MODE_OFF, "Remove torch.no_grad() from `train_step`"),
+        ("step", False, Cause.GRAD_MODE_OFF, "Remove torch.no_grad() from `step` (train.py:4)"),
         ("step", True, Cause.CLOSURE, "Run the closure in `step` (train.py:4) under torch.enable"),
     ],
 )

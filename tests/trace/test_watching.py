@@ -271,7 +271,7 @@ def test_a_block_is_watched(found: dict[str, Any]) -> None:
     assert ["gradient:partial", frozen, rows, None, None] == [outcome, *seen, head, ignored]
     assert "nets.py:13, forward; 2 parameter tensors behind it got no gradient" in whole
     assert body.startswith("2 of 2 parameters of Linear do not learn: body.weight; body.bias.")
-    assert "Leave `detach` out" in body
+    assert "without `detach` in this loss" in body
     unused = "  ignore='bdy.*' matches no parameter. Their names begin with: body, embed, head"
     assert unused == mistyped.splitlines()[-1]
 

@@ -83,9 +83,9 @@ THRESHOLD = (
 )
 ROUNDED = "`{how}` has a gradient of zero. Leave it out of the loss, or use " + THROUGH
 KEPT_IN = (
-    "Leave `{how}` out where the loss is computed: what is behind it is not trained. If another"
-    " part must not learn from the tensor, detach it only there, and give this loss the tensor"
-    " itself: use it before the line, or compute it anew."
+    "Use the tensor without `{how}` in this loss: with it, nothing that the tensor was computed"
+    " from is trained. If another loss must not train that, use `{how}` in that loss only. If the"
+    " graph was freed before, or an optimizer stepped since, compute it anew."
 )
 RESAMPLED = (
     "Draw a sample that has a gradient: rsample() of the distribution, or mean + std *"
@@ -214,8 +214,8 @@ RETURNED_ZEROS = (
 )
 FAST_WEIGHTS = (
     "If these tensors are fast weights, begin each inner loop with the parameters themselves,"
-    " without detach, and make new tensors in it: weight - rate * gradient, not weight.data -= ..."
-    " If they are what should learn, build the optimizer from them."
+    " without detach, and make new tensors in it (weight - rate * gradient) instead of changing"
+    " weight.data. If they are what should learn, build the optimizer from them."
 )
 FACTOR = (
     "Check that factor: a mask, a weight or an advantage that is zero everywhere leaves nothing to"
@@ -461,7 +461,7 @@ def not_called(seen: Observation) -> Diagnosis | None:
         return None
     found = seen.uncalled[0]
     at = innermost_frame(found.frames)
-    line = f"`{found.text}` is named but not called, {format_frame(at)}."
+    line = f"`{found.text}` is named but not called{say_where(at, 'at')}."
     advice = f"Add the parentheses: `{found.text}()`."
     return make_diagnosis(Cause.NOT_CALLED, None, at, line, advice=advice)
 
@@ -493,7 +493,7 @@ def steps_skipped(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(built.scaled_at)
     line = (
         f"GradScaler skipped all {counted(built.scaled, 'step')} of {built.type}, because some"
-        f" gradients were NaN or infinite{say_where(at, 'it was asked at')}."
+        f" gradients were NaN or infinite{say_where(at, 'its step is called at')}."
     )
     first = seen.nonfinite
     if first is None or first.where != "output":
@@ -560,9 +560,9 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
     container = found.container if found.container in {"list", "dict", "tuple", "set"} else ""
     what = f"a plain {container} of {found.holds}" if container else "a plain tensor"
     fitting = REGISTERED[found.holds, found.container == "dict"] if container else "nn.Parameter"
-    missing = counted(found.parameters, "tensor")
+    missing = f"the {counted(found.parameters, 'tensor')} in it" if container else "it"
     line = (
-        f"`{found.attribute}` of {name} is {what}: parameters() does not have the {missing} in it,"
+        f"`{found.attribute}` of {name} is {what}: parameters() does not return {missing},"
         f" and no optimizer holds {'it' if found.parameters == 1 else 'them'}"
         f"{say_where(at, 'it is assigned at')}."
     )
@@ -1217,7 +1217,7 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
     )
     line = (
         f"The loss reaches none of the {counted(len(held), 'tensor')} that {kind} holds, but"
-        f" {alike}{say_where(at, 'it is built at')}."
+        f" {alike}{say_where(at, f'{kind} is built at')}."
     )
     led = built.frames
     if running and seen.unheld is not None and any(p.module is not None for p in held):
@@ -1363,7 +1363,7 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
         at,
         f"{some_names(loose)} {'were' if len(loose) > 1 else 'was'} {anew.how} after the optimizer"
         f" was built{say_where(at, 'at')}.",
-        f"The optimizer still holds the parameters of before, and not those that run: {optimizer}.",
+        f"The optimizer still holds the old parameters, which do not run any more: {optimizer}.",
         *([f"What runs now is called at {format_frame(user)}."] if user is not None else []),
         led=anew.frames,
         user=user,
@@ -1613,8 +1613,8 @@ def gap(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(event.frames)
     name = name_module(event.module, event.type)
     line = (
-        f"The loss does not use the output of {name}: what runs next is not computed from"
-        f" it{say_where(at, 'at or before')}."
+        f"The loss does not use the output of {name}: the next module got something that was not"
+        f" computed from it{say_where(at, 'at or before')}."
     )
     return make_diagnosis(Cause.UNUSED, event.module, at, line)
 
@@ -1835,7 +1835,7 @@ def explain_zeros_behind(event: Severed, module: str) -> Diagnosis:
     name = name_module(event.module, event.type)
     if event.how == "dead":
         line = (
-            f"The gradient ends behind {name}: what is computed of its output is flat there (a dead"
+            f"No gradient comes back to {name}: what is computed from its output is flat (a dead"
             " ReLU, a saturated activation, a mask, sign or round)"
             f"{say_where(at, 'its output is used at')}."
         )
@@ -1973,7 +1973,7 @@ def advice_about(seen: Observation, switch: Switch) -> str:
         name = f"`{at.function}` ({at.file}:{at.line})"
         if is_closure:
             return f"Run the closure in {name} under torch.enable_grad()."
-        return f"Take torch.{switch.how}() off {name}: what it calls is to be trained."
+        return f"Remove torch.{switch.how}() from {name}: what it calls should be trained."
     if switch.how == "inference_mode":
         return ""
     if switch.how == "set_grad_enabled":
