@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import statistics
@@ -224,7 +225,8 @@ def ahead_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:
 
     The install is in its midst: first it is stopped, as it is while cells run, and then it goes on.
     The second ratio shows what would be measured if nothing stopped it. Blocks of one process are
-    compared, because a machine has other speeds at other times.
+    compared, because a machine has other speeds at other times. A busy machine hides both; there
+    the processor time that the install itself takes beside the steps says more.
     """
     run = project.stack_run(stack, Silent())
     installed = environment.ensure(run.lock, run.locks, run.environments)
@@ -233,12 +235,17 @@ def ahead_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:
     request = requests(run.plan(chosen)[0], run.settings)(place / "beside")
     threads = sandbox.variables(run.settings.limits.threads)
     ratios: list[tuple[float, float]] = []
+    used = {"stopped": 0.0, "going on": 0.0}
     with Server(installed.python, [request.script], place / "server-ahead", threads) as server:
         cell = PacedCell(server, request)
         cell.start()
 
-        def step_s() -> float:
-            return statistics.median(cell.run(BLOCK).step_times_s)
+        def step_s(install: ahead.Ahead | None = None, what: str = "") -> float:
+            began = group_s(install.group) if install else 0.0
+            middle = statistics.median(cell.run(BLOCK).step_times_s)
+            if install:
+                used[what] += group_s(install.group) - began
+            return middle
 
         for _ in range(ROUNDS + 1):
             shutil.rmtree(elsewhere.environments, ignore_errors=True)
@@ -247,9 +254,9 @@ def ahead_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:
                 install.begin("")
                 with install.running():
                     time.sleep(INSTALLING_S)
-                stopped = step_s()
+                stopped = step_s(install, "stopped")
                 with install.running():
-                    going = step_s()
+                    going = step_s(install, "going on")
             alone = (before + step_s()) / 2
             ratios.append((stopped / alone, going / alone))
         cell.stop()
@@ -257,6 +264,19 @@ def ahead_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:
         low, middle, high = statistics.quantiles([each[column] for each in ratios[1:]], n=4)
         detail = f"{ROUNDS} rounds of {BLOCK} steps, quartiles {low:.3f} to {high:.3f}"
         yield Ratio(f"timed step, install {what} / none", middle, bound, detail)
+    detail = f"{used['stopped']:.2f} s of processor time, {used['going on']:.2f} s if not stopped"
+    ratio = used["stopped"] / used["going on"]
+    yield Ratio("install beside steps, stopped / not", ratio, "<= 0.01", detail)
+
+
+def group_s(group: int | None) -> float:
+    """Seconds of processor time that a group of processes has taken (Linux)."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            words = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+            ticks += sum(map(int, words[11:15])) if int(words[2]) == group else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def trace_cost(project: Project, stack: Stack, place: Path) -> Iterator[Ratio]:

@@ -63,6 +63,11 @@ class Ahead:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    @property
+    def group(self) -> int | None:
+        """The group of its processes; None if nothing is installed."""
+        return None if self._process is None else self._process.pid
+
     def begin(self, after: str) -> None:
         """Start to install what comes after this stack; it is stopped until :meth:`running`.
 
@@ -117,9 +122,9 @@ class Ahead:
                 self._process = None
 
     def _send(self, name: str) -> None:
-        if self._process is not None:
+        if self.group is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, getattr(signal, name))
+                os.killpg(self.group, getattr(signal, name))
 
 
 def next_install(
