@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from gradmatrix.core.observation import Written
 from gradmatrix.judge.causes import Cause
 from gradmatrix.judge.diagnosis import diagnose, no_gradient
 from tests.factories import (
@@ -314,3 +315,30 @@ def test_a_choice_in_a_code_book_says_more_than_a_detach_beside_it(letters: str,
     assert diagnosis is not None
     assert diagnosis.text[0].startswith(f"`{how}` took")
     assert Cause.DETACHED is diagnosis.cause
+
+
+def test_an_operation_is_named_as_the_user_wrote_it() -> None:
+    """Python's own names, such as __float__, are in no script."""
+    severed, at = make_severed("__float__"), make_frame(8)
+    for diagnosis in (
+        found(partly(severed=(severed,))),
+        found(nothing(severed=(severed,), leaves=(make_leaf(at, how="requires_grad_"),))),
+        found(nothing(severed=(severed,), leaves=(make_leaf(at),))),
+    ):
+        said = "\n".join((*diagnosis.text, diagnosis.advice))
+        assert "onversion to a Python number" in said
+        assert "__" not in said
+    assert "`>` took" in found(partly(severed=(make_severed("__gt__"),))).text[0]
+
+
+def test_what_a_function_returned_none_for_is_named() -> None:
+    """By the parameters that lie behind that input."""
+    returned = Written(text="Quantize", frames=(make_frame(9, function="backward"),))
+    diagnosis = found(partly(none_returned=returned))
+    assert "the inputs of `Quantize` that are computed from encoder.weight" in diagnosis.advice
+
+
+def test_the_advice_on_what_the_loss_does_not_use_names_it() -> None:
+    """If no parameter gets a gradient, the loss itself is at fault."""
+    assert found(partly()).advice.startswith("Use the output of `encoder` in the loss.")
+    assert found(make_stopped()).advice.startswith("Compute the loss from what the model gives")

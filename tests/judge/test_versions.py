@@ -9,10 +9,13 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
+from gradmatrix.core.model import Published, Role
 from gradmatrix.judge import versions
+from gradmatrix.judge.causes import Cause
+from gradmatrix.judge.diagnosis import Diagnosis
 from gradmatrix.judge.versions import moves, packages_moved, separate
 from tests.compared import NEW, OLD
-from tests.factories import make_cell, make_lock, make_record
+from tests.factories import make_cell, make_lock, make_record, make_scenario, make_variant
 
 if TYPE_CHECKING:
     from gradmatrix.core.model import Record
@@ -324,3 +327,17 @@ def test_spells_are_neighbouring_releases_that_end_alike() -> None:
 def test_without_stacks_there_is_no_spell() -> None:
     """Nothing ended."""
     assert [] == versions.spells([])
+
+
+@pytest.mark.parametrize(("advice", "expected"), [("", "remedy"), ("Do it so.", None)])
+def test_a_remedy_is_named_where_the_diagnosis_has_no_advice_of_its_own(
+    advice: str, expected: str | None
+) -> None:
+    """A cause may have several mechanisms; the remedy is against one of them."""
+    scenario = make_scenario("one", make_variant("remedy", Role.REMEDY, cures=("frozen",)))
+    published = Published(
+        (NEW,), {"one": scenario}, (make_record("trains", make_cell(NEW.stack, "one", "remedy")),)
+    )
+    frozen = Diagnosis(cause=Cause.FROZEN, module=None, place=None, text=(), advice=advice)
+    remedy = versions.remedy_near(published, frozen, {})
+    assert expected == (None if remedy is None else remedy.cell.variant)

@@ -56,6 +56,7 @@ import json, os, sys, torch
 import gradmatrix
 from nets import Anew, Net, train
 from torch.nn.modules import module
+from torch.utils.checkpoint import checkpoint
 
 def now():
     names = set(vars(torch.Tensor)), set(module._global_forward_hooks)
@@ -122,16 +123,22 @@ try:
         torch.ones(1).backward()
 except RuntimeError:
     found["raised"] = raised.outcome
+class Checkpointed(Net):
+    def forward(self, x):
+        return self.head(checkpoint(self.body, self.embed(x), use_reentrant=True))
+with gradmatrix.watch() as checked:
+    train(Checkpointed(False), 4)
+found["remedy"] = [checked.finding.explanation[-2], str(checked)]
+net = Net(False)
 class Closing(torch.optim.SGD):
     @torch.no_grad()
     def step(self, closure):
         closure()
 try:
-    net = Net(False)
     with gradmatrix.watch() as closed:
         Closing(net.parameters(), lr=0.1).step(lambda: net(torch.ones(2, 4)).sum().backward())
 except RuntimeError:
-    found["remedy"] = [closed.finding.explanation[-2], str(closed)]
+    found["own advice"] = closed.finding.explanation[-1]
 errors = []
 for wrong in (
     lambda: gradmatrix.watch(0), lambda: gradmatrix.watch("4"), lambda: gradmatrix.watch().outcome,
@@ -297,7 +304,7 @@ def test_what_cannot_be_asked_is_one_sentence(found: dict[str, Any]) -> None:
     """Also steps that never come, and a block that begins after the first step of another one."""
     assert found["few"].startswith("2 of 4 steps were made in the block of watch().")
     later, of_second = found["later"]
-    assert "not judged: SGD; it is built at" in later
+    assert "not judged: what SGD (built at " in later
     assert later.startswith("trains")
     assert of_second.startswith(
         "6 of 6 parameters of Net do not learn, or only after the steps that are looked at"
@@ -332,11 +339,12 @@ def test_it_says_what_trace_says(
 
 
 def test_it_names_a_remedy_of_the_published_matrix(found: dict[str, Any]) -> None:
-    """As trace does."""
+    """As trace does. Where the advice is about the script's own code, it names none."""
     advice, told = found["remedy"]
-    assert "Run the closure in `step` (" in advice
-    assert "This was seen to help: use torch.optim.AdamW (t5_classifier/torch_adamw, " in advice
+    assert "It was seen to help: " in advice
     assert advice in told
+    assert found["own advice"].startswith("Run the closure in `step` (")
+    assert found["own advice"].endswith(") under torch.enable_grad().")
 
 
 def test_the_plugin_of_pytest(

@@ -104,7 +104,10 @@ class Cause(StrEnum):
     CHECKPOINT_INPUTS = (
         "checkpoint-inputs",
         "Layers run in a reentrant checkpoint, and their inputs need no gradient.",
-        "Call model.enable_input_require_grads(), or checkpoint with use_reentrant=False.",
+        (
+            "Checkpoint with use_reentrant=False. Or let the input of the checkpoint require a"
+            " gradient: x.requires_grad_(), or model.enable_input_require_grads() of Transformers."
+        ),
         "LoRA, or frozen embeddings, with gradient checkpointing.",
         (
             "model.enable_input_require_grads()  # before get_peft_model(model, ...)\n"
@@ -379,7 +382,7 @@ class Cause(StrEnum):
     UNUSED = (
         "unused",
         "The loss does not depend on it.",
-        "Use its output in the loss. If it should not learn, freeze it.",
+        "Use the module's output in the loss. If the module should not learn, freeze it.",
         (
             "The loss does not use some parameters: a second head, a branch that did not run, "
             "or the original weights below an adapter."

@@ -21,7 +21,7 @@ from gradmatrix.core.outcomes import RANKS_DIFFER
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
 from gradmatrix.judge.errors import advise_on_error
-from gradmatrix.judge.remarks import steps_for_nothing
+from gradmatrix.judge.remarks import name_operation, steps_for_nothing
 from gradmatrix.judge.verdict import (
     best_step,
     first_line,
@@ -108,7 +108,8 @@ ADVICE_OF = {
     **dict.fromkeys(("__gt__", "__lt__", "__ge__", "__le__"), THRESHOLD),
     **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), ROUNDED),
     **dict.fromkeys(("item", "tolist"), OF_VALUES),
-    "__float__": "Use the tensor itself in the loss; call float() only for what is logged.",
+    "__float__": "Use the tensors themselves in the loss. torch.stack([a, b]) makes one tensor of"
+    " several and keeps the graph; torch.tensor, torch.FloatTensor and float() do not.",
     "sample": RESAMPLED,
     **dict.fromkeys(
         ("normal", "bernoulli", "poisson"), f"`{{how}}` has a gradient of zero. {RESAMPLED}"
@@ -133,6 +134,14 @@ ROOTS = ("sqrt", "norm", "std", "hypot", "pow", "**", "float_power")
 ROOT = (
     "Its derivative is infinite at 0: add a small eps such as 1e-12 to its input. If torch.where"
     " hides bad values, replace them in the input: 0 times infinity is NaN."
+)
+INPUTS = (
+    "Keep its inputs away from where the derivative is infinite. If torch.where hides bad values,"
+    " replace them in the input: 0 times infinity is NaN."
+)
+UNKNOWN_OPERATION = (
+    "Run the script once under torch.autograd.detect_anomaly(): it names the operation whose"
+    " derivative was NaN."
 )
 GROWN = "The values became too large: lower the learning rate, clip the gradients, or use float32."
 TOO_FAST = "Lower the learning rate, or take the mean and not the sum of the loss over its points."
@@ -187,6 +196,11 @@ UNFREEZE = (
 FOR_INFERENCE = (
     "This function is made for inference. To train, call the model itself (its forward), or a"
     " method that keeps the graph."
+)
+NOTHING_USED = (
+    "Compute the loss from what the model gives, with operations that have a gradient. An index"
+    " (argmax, the second result of max or topk), a comparison and a whole number have none: use"
+    " the scores themselves, such as in cross_entropy."
 )
 NOT_INPLACE = (
     "Use the version that makes a new tensor: torch.nn.functional.{name}(x), or inplace=False where"
@@ -776,8 +790,8 @@ def constant_part(seen: Observation) -> Diagnosis | None:
     part = seen.constant_parts[0]
     at, sum_at = innermost_frame(part.frames), innermost_frame(part.added)
     line = (
-        f"A part of the loss has no graph{say_where(sum_at, 'it is added at')}. `{part.how}` took"
-        f" it out{say_where(at, 'at')}."
+        f"A part of the loss has no graph{say_where(sum_at, 'it is added at')}."
+        f" {begin(name_operation(part.how))} took it out{say_where(at, 'at')}."
     )
     return make_diagnosis(
         Cause.DETACHED,
@@ -1022,13 +1036,17 @@ def not_finite(seen: Observation) -> Diagnosis | None:
             if half
             else "The step was too large for the type of the parameter.",
             led=first.frames,
+            advice="" if half else TOO_FAST,
         )
     if first.where == "gradient":
         hook = say_where(at, "a hook on it was registered at")
         losses = seen.losses[: first.step]
         fine = ", the loss was not" if losses and all(map(is_finite, losses)) else ""
         line = f"The gradient of {name} was NaN or infinite at step {first.step}{fine}{hook}."
-        return make_diagnosis(Cause.NONFINITE_GRADIENT, first.module, at, line, led=first.frames)
+        advice = "Check what that hook returns." if at is not None else UNKNOWN_OPERATION
+        return make_diagnosis(
+            Cause.NONFINITE_GRADIENT, first.module, at, line, led=first.frames, advice=advice
+        )
     line = (
         f"The output of {name} was NaN or infinite at step {first.step}, but its input was"
         f" not{say_where(at, 'called at')}."
@@ -1083,7 +1101,7 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
     operation = first.operation or ""
     advice = FINITE_ADVICE.get(operation, "")
     if first.where == "gradient":
-        advice = ROOT if operation in ROOTS else advice
+        advice = ROOT if operation in ROOTS else advice or INPUTS
         return make_diagnosis(
             Cause.NONFINITE_GRADIENT,
             first.module or None,
@@ -1113,9 +1131,11 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
     modules = ", ".join(f"`{name}`" for name in known.modules[:MOST_MODULES])
     more = " and others" if len(known.modules) > MOST_MODULES else ""
     if at is not None:
-        lines.append(f"The last to be frozen were {modules}{more}, {format_frame(at)}.")
+        lines.append(
+            f"The last of them were frozen at {format_frame(at)}: parameters of {modules}{more}."
+        )
     if known.arguments:
-        lines.append(f"The call that froze them was given {', '.join(known.arguments)}.")
+        lines.append(f"That call has {' and '.join(known.arguments)}, given or by default.")
     if any(call.requires_grad for call in seen.backward) and seen.raised is None:
         lines.append("The loss still has a graph: it ends at a tensor that is no parameter.")
     module = known.modules[0] if known.modules else None
@@ -1139,7 +1159,7 @@ def advice_against(arguments: Sequence[str]) -> str:
     opposite = {"True": "False", "False": "True"}
     pairs = [argument.partition("=") for argument in arguments]
     turned = [f"{name}={opposite.get(value, value)}" for name, _, value in pairs]
-    return f"To train it, pass {' or '.join(turned)}." if turned else ""
+    return f"Pass {' or '.join(turned)} in that call." if turned else ""
 
 
 def never_stepped(seen: Observation) -> Diagnosis | None:
@@ -1226,11 +1246,12 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         more = f"What runs is `{module_of(running[0])}`{say_where(at, 'called at')}."
     elif late is not None and (cut := cut_copy(seen, late)) is not None:
         at = innermost_frame(cut.frames)
-        more = f"`{cut.how}` took what the loss uses out of the graph{say_where(at, 'at')}."
+        more = begin(name_operation(cut.how))
+        more += f" took what the loss uses out of the graph{say_where(at, 'at')}."
         advice = (
             f"If it is computed from the parameters, as fast weights are (weight - rate *"
-            f" gradient), leave `{cut.how}` out: the loss must lead back through it. If it is meant"
-            " to be a copy, build the optimizer from the copy's parameters."
+            f" gradient), leave out {name_operation(cut.how)}: the loss must lead back through it."
+            " If it is meant to be a copy, build the optimizer from the copy's parameters."
         )
         cause = Cause.GRAD_MODE_OFF if cut.how in SWITCHES else Cause.DETACHED
         return make_diagnosis(cause, None, at, line, more, led=cut.frames, advice=advice)
@@ -1461,7 +1482,15 @@ def returned_none(seen: Observation) -> Diagnosis | None:
         f"Backward reached the parameters, but `{found.text}.backward` returned None in place of a"
         f" gradient, {format_frame(at)}."
     )
-    return make_diagnosis(Cause.FUNCTION_RETURNED_NONE, None, at, line, led=found.frames)
+    starving = [p for p in seen.parameters if p.learns and best_step(p) == "n"]
+    advice = (
+        f"Look for the inputs of `{found.text}` that are computed from {some_names(starving)}: in"
+        " the place of such an input return its gradient, not None. backward returns one value for"
+        " each input of forward (without ctx), in the same order."
+    )
+    return make_diagnosis(
+        Cause.FUNCTION_RETURNED_NONE, None, at, line, led=found.frames, advice=advice
+    )
 
 
 def severed(seen: Observation) -> Diagnosis | None:
@@ -1494,7 +1523,7 @@ def severed(seen: Observation) -> Diagnosis | None:
         )
         return make_diagnosis(cause, event.module, at, line, led=event.frames)
     what = f"the input of {name}" if event is choice else f"the output of {name}"
-    line = f"`{event.how}` took {what} out of the graph{say_where(at, 'at')}"
+    line = f"{begin(name_operation(event.how))} took {what} out of the graph{say_where(at, 'at')}"
     if event.parameters:
         behind = counted(event.parameters, "parameter tensor")
         line += f"; {behind} behind it got no gradient"
@@ -1546,7 +1575,7 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
     if read is not None and read.how in {"item", "tolist", "__float__", "numpy"}:
         where = say_where(innermost_frame(read.frames), "at")
         if made.how not in HIDING:
-            advice = f"Leave `{read.how}` out{where}, and keep the tensors. {advice}"
+            advice = f"Leave out {name_operation(read.how)}{where}, and keep the tensors. {advice}"
     if made.how in HIDING and read is None:
         given = innermost_frame(seen.unused_at)
         why = f"What it is computed from has no graph; {made.how} only hides the error."
@@ -1559,7 +1588,8 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
         name = name_module(read.module, read.type) if read.module else "the model"
         cut = innermost_frame(read.frames)
         why = (
-            f"`{read.how}` took the output of {name} out of the graph{say_where(cut, 'at')};"
+            f"{begin(name_operation(read.how))} took the output of {name} out of the"
+            f" graph{say_where(cut, 'at')};"
             f" {made.how} does not put it back and only hides the error."
         )
         advice = ADVICE_OF.get(read.how, Cause.DETACHED.advice).format(how=read.how)
@@ -1616,7 +1646,16 @@ def gap(seen: Observation) -> Diagnosis | None:
         f"The loss does not use the output of {name}: the next module got something that was not"
         f" computed from it{say_where(at, 'at or before')}."
     )
-    return make_diagnosis(Cause.UNUSED, event.module, at, line)
+    return make_diagnosis(Cause.UNUSED, event.module, at, line, advice=use_or_freeze([name]))
+
+
+def use_or_freeze(names: Sequence[str]) -> str:
+    """What to do about modules that the loss does not use."""
+    each = few(names, MOST_MODULES)
+    return (
+        f"Use the output of {each} in the loss. What should not learn, freeze:"
+        " requires_grad_(False) of the module."
+    )
 
 
 def unused(seen: Observation) -> Diagnosis | None:
@@ -1629,7 +1668,7 @@ def unused(seen: Observation) -> Diagnosis | None:
         " the graph."
     )
     at = innermost_frame(seen.unused_at)
-    ran = [f"Its output is computed at {format_frame(at)}."] if at is not None else []
+    ran = [f"The loss does not use what is computed at {format_frame(at)}."] if at else []
     module, led = module_of(starving[0]), seen.unused_at
     for built in filter(None, (steps_for_nothing(each, seen) for each in starving)):
         by = innermost_frame(built.frames)
@@ -1640,7 +1679,9 @@ def unused(seen: Observation) -> Diagnosis | None:
         return make_diagnosis(
             Cause.UNUSED, module, at or by, line, *ran, led=led or built.frames, advice=OWN_LOSS
         )
-    return make_diagnosis(Cause.UNUSED, module, at, line, *ran, led=led)
+    modules = [f"`{name}`" for name in dict.fromkeys(map(module_of, starving))]
+    advice = use_or_freeze(modules) if got_gradients(seen) else NOTHING_USED
+    return make_diagnosis(Cause.UNUSED, module, at, line, *ran, led=led, advice=advice)
 
 
 def not_updated(seen: Observation) -> Diagnosis | None:
@@ -1979,8 +2020,9 @@ def advice_about(seen: Observation, switch: Switch) -> str:
     if switch.how == "set_grad_enabled":
         return LEAKED
     return (
-        f"Move what is trained out of the block under torch.{switch.how}(). If the block is to"
-        " stay, such as a solver's, call the module once more after it, with gradients."
+        f"Move what should learn out of the block under torch.{switch.how}(). If the script needs"
+        " the result of that block too, leave it as it is, call the module a second time outside of"
+        " it, and compute the loss from this second result."
     )
 
 
@@ -2129,6 +2171,11 @@ def format_frame(at: Frame | None) -> str:
     if at is None:
         return "at a line that was not seen"
     return f"{at.file}:{at.line}, {at.function}"
+
+
+def begin(text: str) -> str:
+    """``text`` as the beginning of a sentence."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def say_where(at: Frame | None, how: str) -> str:

@@ -47,6 +47,10 @@ ADVICE = {
         "Give step a closure: a function that clears the gradients, computes the loss, calls"
         " backward and returns the loss."
     ),
+    r"Target modules? .*not found in the base model": (
+        "Print the model and give target_modules the names of its linear layers, as they are"
+        ' printed; or target_modules="all-linear". They have other names in each kind of model.'
+    ),
     r"appear in more than one parameter group": "Give each parameter to one group only.",
     r"empty parameter list": (
         "Register modules and parameters as attributes of the model. A generator such as"

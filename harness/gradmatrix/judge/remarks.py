@@ -44,7 +44,11 @@ def judge_script(seen: Observation) -> Verdict:
         what = f"the parameters of {seen.nonfinite.module or 'a module'} became NaN or infinite"
         return Verdict(Outcome(NONFINITE_LOSS), None, what)
     if not seen.requests and seen.updates >= SEARCHED:
-        what = "No gradient was asked for: parameters change by a search, or in forward mode."
+        what = (
+            "The script never calls backward, so there are no gradients to check. Its parameters"
+            " change all the same, as in a search (evolution strategies) or with forward-mode"
+            " derivatives."
+        )
         return Verdict(Outcome(TRAINS), None, what)
     if not seen.requests:
         what = "No gradient was asked for, and no optimizer was built: nothing can be judged."
@@ -74,6 +78,11 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
             why = next((why for why, rule in RULES.items() if rule(parameter, seen)), None)
             if why is not None:
                 excused.setdefault(why, []).append(parameter)
+    if ASLEEP in excused:
+        names = {p.name for group in excused.values() for p in group}
+        at_fault = {p.module for p in learning if best_step(p) == "n" and p.name not in names}
+        alone = [p for p in excused.pop(ASLEEP) if around(p) not in at_fault]
+        excused = {ASLEEP: alone, **excused} if alone else excused
     missed = [why for why in (UNUSED, HIDDEN) if why in excused]
     if sum(len(excused[why]) for why in missed) > len(well):  # the loss misses most of what ran
         for why in missed:
@@ -86,7 +95,8 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
     if UNUSED in excused and read is not None:
         at = f"{read.frames[0].file}:{read.frames[0].line}"
         last = list(excused).index(UNUSED)
-        remarks[last] += f"; what was computed of it is only read, by `{read.how}` at {at}"
+        by = name_operation(read.how)
+        remarks[last] += f"; what was computed of it is only read, by {by} at {at}"
     remarks += [
         f"{few([f'`{name}`' for name in each.names], MOST_NAMES)}: the gradient was exactly zero"
         f" whenever it was looked at in the last {counted(each.steps, 'step')} of"
@@ -117,7 +127,7 @@ def say_for_inference(froze: Froze) -> str:
     other = "False" if value == "True" else "True"
     return (
         f"`{froze.modules[0]}`: its adapter is frozen, because PEFT made it{where} with"
-        f" {name}={value}{'' if value == 'True' else ', the default'}. To train it, pass"
+        f" {name}={value}{'' if value == 'True' else ', the default'}. To train the adapter, pass"
         f" {name}={other}"
     )
 
@@ -130,6 +140,11 @@ def asleep(parameter: Parameter, seen: Observation) -> bool:
     """
     del seen
     return parameter.ran in {"not", "empty"} and best_step(parameter) in "nz"
+
+
+def around(parameter: Parameter) -> str | None:
+    """The module around that of a parameter; MultiheadAttention uses weights without a call."""
+    return None if parameter.module is None else parameter.module.rpartition(".")[0]
 
 
 def nobodys(parameter: Parameter, seen: Observation) -> bool:
@@ -247,14 +262,27 @@ def hidden(parameter: Parameter, seen: Observation) -> bool:
     return parameter.ran is None and idle(parameter, seen)
 
 
+def name_operation(how: str) -> str:
+    """An operation as the user wrote it; Python calls some by names that nobody writes."""
+    return WRITTEN.get(how, f"`{how}`")
+
+
+WRITTEN = {
+    "__float__": "a conversion to a Python number",
+    "__gt__": "`>`",
+    "__lt__": "`<`",
+    "__ge__": "`>=`",
+    "__le__": "`<=`",
+}
 READINGS = {"item", "__float__"}
 """What reads one number, often to print it."""
 SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like"}
 """What takes only the shape of a tensor."""
+ASLEEP = "its module was not called, or got an empty input, in the steps that were checked"
 UNUSED = "the loss does not use its output"
 HIDDEN = "it gets no gradient, and how it runs was not seen; a run without torch.compile shows it"
 RULES: dict[str, Rule] = {
-    "did not run, or got an empty input, in the steps that were checked": asleep,
+    ASLEEP: asleep,
     "no optimizer holds it, and the loss does not use it": nobodys,
     "runs without gradients, and its values are copied from elsewhere": follows,
     "its gradient is exactly zero, but the rest of its layer gets one": cancels,

@@ -157,9 +157,14 @@ def nearest(here: Versions, locks: Iterable[Lock]) -> Lock | None:
 def remedy_near(
     published: Published, diagnosis: Diagnosis, environment: Mapping[str, str]
 ) -> Remedy | None:
-    """A remedy seen on the published stack nearest to ``environment``, the versions by package."""
+    """A remedy seen on the published stack nearest to ``environment``, the versions by package.
+
+    Returns:
+        None if there is none, or if the diagnosis has advice of its own: one cause has several
+        mechanisms, and a remedy against another one would mislead.
+    """
     lock = nearest(parse_versions(environment.get), published.locks)
-    if lock is None:
+    if lock is None or diagnosis.advice:
         return None
     return remedy_for(
         diagnosis.cause, published.scenarios, published.records, stack=lock.stack, same_stack=False

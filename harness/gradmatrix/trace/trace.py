@@ -18,7 +18,7 @@ from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Diverged, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, TRAINS, exited_with, killed_by
-from gradmatrix.core.text import counted, versioned
+from gradmatrix.core.text import counted, few, versioned
 from gradmatrix.judge.causes import Remedy, explain
 from gradmatrix.judge.diagnosis import (
     Diagnosis,
@@ -27,7 +27,6 @@ from gradmatrix.judge.diagnosis import (
     format_frame,
     group_by_learning,
     innermost_frame,
-    say_where,
 )
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
 WARMUP = 4
 FEWEST_TIMED = 4
+MOST_NAMES = 3
 MOST_SPREAD = 2.0
 """The third quartile of steps per second in terms of the first, up to which a speed is told."""
 INTERRUPTED = killed_by(signal.SIGINT)
@@ -359,13 +359,18 @@ def begins_late(built: Built) -> bool:
 
 def notes(seen: Observation) -> list[str]:
     """What a verdict does not cover: optimizers that step late, parameters in no optimizer."""
-    found = [
-        f"not judged: {built.type}"
-        f"{say_where(innermost_frame(built.frames), 'it is built at')}; "
-        "it made no step during the first ones, which are checked"
+    late = {
+        f"{built.type} (built at {format_frame(innermost_frame(built.frames))})": None
         for built in seen.optimizers
         if begins_late(built)
-    ]
+    }
+    found = []
+    if late:
+        found.append(
+            f"not judged: what {few(tuple(late), MOST_NAMES, '; ')} trains. Only the first {AUDIT}"
+            f" steps of the script are looked at, and its first step came later. To judge it, trace"
+            " a script that does only this part of the training"
+        )
     found += [
         f"note: GradScaler skipped {each.asked - each.made} of {counted(each.asked, 'step')} of"
         f" {each.type}, because some gradients were NaN or infinite"
