@@ -145,8 +145,15 @@ def test_what_cannot_be_read_is_not_judged() -> None:
 @pytest.mark.parametrize(("ran", "expected"), [("with-grad", 0), ("not", 1)])
 def test_weights_that_the_module_around_them_uses_share_its_fault(ran: str, expected: int) -> None:
     """MultiheadAttention does not call its out_proj."""
-    attention = {"name": "body.attention.in_proj_weight", "module": "body.attention", "ran": ran}
-    inner = {"name": "body.attention.out_proj.weight", "module": "body.attention.out_proj"}
+    attention: dict[str, Any] = {
+        "name": "body.attention.in_proj_weight",
+        "module": "body.attention",
+        "ran": ran,
+    }
+    inner: dict[str, Any] = {
+        "name": "body.attention.out_proj.weight",
+        "module": "body.attention.out_proj",
+    }
     parts = [
         make_parameter("nn", changed=False, **facts)
         for facts in (attention, {**inner, "ran": "not"})

@@ -259,8 +259,6 @@ def test_the_explanation_ends_with_a_remedy_where_one_is_known() -> None:
         Left(processes=(process(make_observation("ffff", "nnnn")),)),
         lambda *_: remedy,
     )
-    assert (
-        "Do it so. It was seen to help: scenario/healthy trains on stack.",
-        "Its code: gradmatrix capsule stack/scenario/healthy/cpu --any",
-    ) == found.explanation[-2:]
+    assert found.explanation[-2].endswith("seen to help: do it so (scenario/healthy, stack).")
+    assert "Its code: gradmatrix capsule stack/scenario/healthy/cpu --any" == found.explanation[-1]
     assert (*found.explanation, "python 3.11.7") == tuple(report(found))
