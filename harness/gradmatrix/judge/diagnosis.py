@@ -103,6 +103,7 @@ WHOLE = (
 OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
 ADVICE_OF = {
     **dict.fromkeys(("argmax", "argmin", "argsort", "bool"), CHOICE),
+    **dict.fromkeys((f"{name}().indices" for name in ("max", "min", "sort", "topk")), CHOICE),
     **dict.fromkeys(("detach", "data"), KEPT_IN),
     **dict.fromkeys(("int", "long", "byte", "char", "short", "to", "type"), WHOLE),
     **dict.fromkeys(("__gt__", "__lt__", "__ge__", "__le__"), THRESHOLD),

@@ -47,11 +47,9 @@ OF_NUMBERS = ("item", "tolist", "__float__")
 READING = ("detach", "data")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
+COMPARING = ("__gt__", "__lt__", "__ge__", "__le__")
 NO_DERIVATIVE = (
-    "__gt__",
-    "__lt__",
-    "__ge__",
-    "__le__",
+    *COMPARING,
     "argmax",
     "argmin",
     "argsort",
@@ -63,10 +61,13 @@ NO_DERIVATIVE = (
     "short",
 )
 """They return truth values or whole numbers, which have no gradient."""
+INDEXING = ("max", "min", "sort", "topk")
+"""They return values, which have a gradient, and indices, which have none."""
+INDICES = {name: f"{name}().indices" for name in INDEXING}
 CASTING = ("to", "type")
 """They do so if they are given such a type."""
 CASTS = ("int", "long", "byte", "char", "short", *CASTING)
-WEAK = (*LIKE, *NO_DERIVATIVE, *CASTING)
+WEAK = (*LIKE, *NO_DERIVATIVE, *CASTING, *INDICES.values())
 """These are common, and are suspected only if nothing else explains a lost gradient."""
 COMPARED = ("sum", "mean", "prod", "nanmean", "std", "var", "norm")
 """Functions of torch that libraries keep and compare by identity: Lightning's ``reduce_fx``."""
@@ -191,9 +192,12 @@ class SeveringWatch:
         self._on = True
         self._install_methods(torch.Tensor)
         self._follow_operations(torch, but=COMPARED)
-        for name in LIKE:
+        for name in (*LIKE, "argmax", "argsort"):
             self._replace(torch, name, self._leaving(name), after=False)
         self._replace(torch, "argmin", self._chosen, after=True)
+        for name in INDEXING:
+            note = self._indexing(INDICES[name], Equal.CALLS)
+            self._replace(torch, name, note, after=True)
         for name in FLAT:
             self._replace(torch, name, self._leaving(name, self.flat), after=False)
         for name in MAKING:
@@ -217,6 +221,8 @@ class SeveringWatch:
             self._replace(tensor, name, note, after=True)
         for name in CASTING:
             self._replace(tensor, name, self._casting(name), after=True)
+        for name in INDEXING:
+            self._replace(tensor, name, self._indexing(INDICES[name]), after=True)
         for name in FLAT:
             self._replace(tensor, name, self._leaving(name, self.flat), after=False)
         self._follow_operations(tensor)
@@ -260,9 +266,10 @@ class SeveringWatch:
             self._guarded(note, *args, **kwargs)
             return original(*args, **kwargs)
 
-        look_like(original, watched, owner, name)
-        self._undo += known_to_jit(original, watched)
-        self._wrapped.setdefault(owner, {})[name] = watched
+        placed = Equal(watched, original) if owner is self._torch and name in INDEXING else watched
+        look_like(original, placed, owner, name)
+        self._undo += known_to_jit(original, placed)
+        self._wrapped.setdefault(owner, {})[name] = placed
 
     def _put(self) -> None:
         """Put what was wrapped in place, all that belongs to an owner at once."""
@@ -363,7 +370,9 @@ class SeveringWatch:
     def _leaving(
         self, how: str, events: Optional[List[Dict[str, Any]]] = None
     ) -> Callable[..., None]:
-        def note(source: Any, *_: Any, **__: Any) -> None:
+        def note(source: Any, *given: Any, **__: Any) -> None:
+            if how in COMPARING:
+                self._compared(how, source, *given)
             if (
                 source.requires_grad
                 and source.grad_fn is not None
@@ -386,6 +395,24 @@ class SeveringWatch:
         if self._in_graph(source) and not plumbing(sys._getframe(3)):
             self.sever(source, "argmin", frames())
             self.links.chosen(self.running(), result)
+
+    def _compared(self, how: str, *compared: Any) -> None:
+        """Note the parameters that a module compares with something."""
+        own = [p for p in compared if isinstance(p, self._parameter) and p.requires_grad]
+        module = self.running() if own and self._torch.is_grad_enabled() else None
+        if module is not None and not plumbing(sys._getframe(4)):
+            self.read.update((id(p), (how, module, here())) for p in own)
+
+    def _indexing(self, how: str, between: int = 0) -> Callable[..., None]:
+        def note(result: Any, source: Any, *_: Any, **__: Any) -> None:
+            if (
+                isinstance(result, tuple)
+                and self._in_graph(source)
+                and not plumbing(sys._getframe(3 + between))
+            ):
+                self.sever(source, how, frames())
+
+        return note
 
     def _casting(self, how: str) -> Callable[..., None]:
         def note(result: Any, source: Any, *_: Any, **__: Any) -> None:
@@ -604,6 +631,32 @@ def deciding(
     places = [[at] for text, at in written if text in {f"{n}={v}" for n, v in found.items()}]
     texts = [f"{name}={value}" for name, value in found.items()][:ARGUMENTS_SHOWN]
     return texts, places[0] if places else []
+
+
+class Equal:
+    """A function in the place of another, and equal to it.
+
+    Lightning keeps ``torch.max`` and compares it later.
+    """
+
+    CALLS = 1
+    """Frames that it adds to a call."""
+
+    def __init__(self, function: Any, original: Any) -> None:
+        self.function, self.original = function, original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or bool(other == self.original)
+
+    def __hash__(self) -> int:
+        return hash(self.original)
+
+    def __reduce__(self) -> Any:
+        return self.original.__reduce__()
 
 
 def look_like(original: Any, watched: Any, owner: Any, name: str) -> None:
