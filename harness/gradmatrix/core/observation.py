@@ -269,6 +269,12 @@ class Unheld(Frozen, frozen=True):
     """Where the first optimizer was built."""
     of_loss: bool = False
     """This module gave a loss: a single number that backward started from."""
+    rests: bool = False
+    """Their modules ran to be trained, and none of them changed."""
+    emptied: tuple[Frame, ...] = ()
+    """Where an optimizer was built that was given an iterator of parameters that was used up."""
+    copied: tuple[Frame, ...] = ()
+    """Where the script makes deep copies, if something does not learn."""
     same: tuple[Frame, ...] = ()
     """Where two optimizers were built that hold the same parameters, if the loss of one of them,
     the first, trains what no optimizer holds."""
@@ -406,9 +412,10 @@ class Faded(Frozen, frozen=True):
 class Unmoved(Frozen, frozen=True):
     """Why values do not change in the end: updates without an optimizer, or undone steps."""
 
-    how: Literal["rate", "rebound", "unused", "used-up", "undone"]
+    how: Literal["rate", "rebound", "unused", "used-up", "undone", "anew"]
     """A learning rate of 0, a name that is bound to a new tensor, a result that is not used, a
-    generator of parameters that is gone through once, or first values that come back."""
+    generator of parameters that is gone through once, first values that come back, or weights that
+    are initialised anew."""
     text: str
     """What sets the rate, the name, the attribute that holds the generator, or the call that brings
     values back."""
@@ -521,6 +528,8 @@ class Observation(Frozen, frozen=True):
     """Where the script writes that label."""
     clipped_scaled: tuple[Frame, ...] = ()
     """Where gradients were clipped while they were still multiplied by a GradScaler's scale."""
+    stepped_scaled: Written | None = None
+    """A step with gradients that were still multiplied; the text is the scale."""
     stepped: tuple[Frame, ...] = ()
     """Where an optimizer's step was called, if nothing asked for gradients or cleared them."""
     closure: Frame | None = None

@@ -333,6 +333,20 @@ class Cause(StrEnum):
         "Gradients are clipped to 0.",
         ("torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # not 0"),
     )
+    SCALED = (
+        "scaled",
+        "The optimizer stepped with gradients that were still multiplied by a loss scale.",
+        (
+            "Call scaler.step(optimizer) and scaler.update() in place of optimizer.step(), or"
+            " scaler.unscale_(optimizer) before it."
+        ),
+        "The loss is scaled, and the optimizer steps without the scaler.",
+        (
+            "scaler.scale(loss).backward()\n"
+            "scaler.step(optimizer)  # not optimizer.step()\n"
+            "scaler.update()"
+        ),
+    )
     DEAD = (
         "dead",
         "A layer is dead: its activation is flat for every input, so no gradient passes.",

@@ -302,6 +302,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             unmoved,
             not_registered,
             made_in_forward,
+            used_up,
             left_out,
             given_twice,
             missed,
@@ -313,6 +314,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             mislinked,
             never_zeroed,
             clipped_scaled,
+            stepped_scaled,
             died,
             drifted,
         )
@@ -324,12 +326,14 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         labels_ignored,
         steps_skipped,
         search_not_finite,
+        stepped_scaled,
         not_finite,
         not_trained,
         no_backward,
         nothing_learns,
         nothing_held,
         made_in_forward,
+        used_up,
         holds_a_copy,
         never_stepped,
         not_registered,
@@ -631,6 +635,29 @@ def left_out(seen: Observation) -> Diagnosis | None:
     )
 
 
+def used_up(seen: Observation) -> Diagnosis | None:
+    """An optimizer was given an iterator that was used up, and some parameters are in none."""
+    loose = seen.unheld
+    if loose is None or not loose.emptied or seen.raised is not None:
+        return None
+    at = innermost_frame(loose.emptied)
+    modules = few([f"`{name}`" for name in loose.modules], MOST_MODULES)
+    line = (
+        "A group of the optimizer is empty: its iterator of parameters was gone through before"
+        f"{say_where(at, 'the optimizer is built at')}."
+    )
+    return make_diagnosis(
+        Cause.OTHER_PARAMETERS,
+        loose.modules[0],
+        at,
+        line,
+        f"No optimizer holds the parameters of {modules}, although they get a gradient.",
+        led=loose.emptied,
+        advice="Make a list of it where it is made: list(filter(...)), or list(model.parameters())."
+        " An iterator can be gone through only once.",
+    )
+
+
 def given_twice(seen: Observation) -> Diagnosis | None:
     """Two optimizers hold the same parameters, and what one of them should train is in none."""
     loose = seen.unheld
@@ -887,6 +914,19 @@ def clipped_scaled(seen: Observation) -> Diagnosis | None:
     return make_diagnosis(Cause.CLIPPED, None, at, line, led=seen.clipped_scaled, advice=advice)
 
 
+def stepped_scaled(seen: Observation) -> Diagnosis | None:
+    """An optimizer stepped with gradients that are still multiplied by a GradScaler's scale."""
+    if seen.stepped_scaled is None or seen.raised is not None:
+        return None
+    at = innermost_frame(seen.stepped_scaled.frames)
+    factor = seen.stepped_scaled.text
+    line = (
+        f"The optimizer stepped with gradients that a GradScaler had made {factor}"
+        f" times too large{say_where(at, 'at')}. Nothing divided them by the scale."
+    )
+    return make_diagnosis(Cause.SCALED, None, at, line, led=seen.stepped_scaled.frames)
+
+
 def drifted(seen: Observation) -> Diagnosis | None:
     """Ranks began with equal parameters and do not have them any more."""
     if seen.drift is None:
@@ -992,6 +1032,10 @@ def unmoved(seen: Observation) -> Diagnosis | None:
         advice = "Do not copy or load earlier values into the model between two steps: restore them"
         advice += " only after validation. If they are an average, update it after each step and"
         advice += " copy it into the model only to validate."
+    elif found.how == "anew":
+        line = "All weights are initialised anew before each step, so nothing is kept of what was"
+        line += f" learned{say_where(at, 'at')}."
+        advice = "Initialise the model once, before the loop."
     elif found.how == "used-up":
         name = f"`{found.text}`" if found.text else "A variable"
         line = (
@@ -1005,7 +1049,9 @@ def unmoved(seen: Observation) -> Diagnosis | None:
         line = f"The update makes a new tensor {what}; the parameter itself never changes{where}."
         advice = "Update the parameter in place, under torch.no_grad(): p -= rate * p.grad, or"
         advice += " p.add_(...)."
-    return make_diagnosis(cause, None, at, line, led=found.frames, advice=advice)
+    outer = next((frame for frame in found.frames[1:] if frame.user), None)
+    user = outer if found.how == "anew" else None
+    return make_diagnosis(cause, None, at, line, led=found.frames, user=user, advice=advice)
 
 
 def not_finite(seen: Observation) -> Diagnosis | None:
@@ -1124,6 +1170,8 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
         return None
     if any(p.learns for p in seen.parameters) and not seen.all_frozen:
         return None
+    if (held := holds_the_frozen(seen)) is not None:
+        return held
     last = seen.frozen[-1]
     known = next((froze for froze in reversed(seen.frozen) if froze.frames), last)
     at = innermost_frame(known.frames)
@@ -1153,6 +1201,34 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
     if not advice:
         advice = f"{'Before training' if at is None else 'After that line'}, {UNFREEZE}"
     return make_diagnosis(Cause.FROZEN, module, at, *lines, led=known.frames, advice=advice)
+
+
+def holds_the_frozen(seen: Observation) -> Diagnosis | None:
+    """All that optimizers hold is frozen, and the loss trains parameters that are in none."""
+    loose, stepped = seen.unheld, [built for built in seen.optimizers if built.steps]
+    if loose is None or not loose.rests or not stepped or seen.raised is not None:
+        return None
+    if any(built.trainable for built in stepped):
+        return None
+    at = innermost_frame(stepped[0].frames)
+    modules = few([f"`{name}`" for name in loose.modules], MOST_MODULES)
+    line = (
+        f"All {counted(stepped[0].parameters, 'parameter')} that {stepped[0].type} holds are"
+        f" frozen{say_where(at, 'it is built at')}."
+    )
+    more = [f"The loss trains {modules}, and no optimizer holds the parameters of that."]
+    if len(loose.copied) == 1 and loose.parameters == stepped[0].parameters:
+        copied = format_frame(loose.copied[0])
+        more.append(f"One of the two models is a copy of the other, made at {copied}.")
+    return make_diagnosis(
+        Cause.OTHER_PARAMETERS,
+        loose.modules[0],
+        at,
+        line,
+        *more,
+        led=stepped[0].frames,
+        advice="Give the optimizer the parameters of the model whose output is in the loss.",
+    )
 
 
 def advice_against(arguments: Sequence[str]) -> str:

@@ -42,6 +42,8 @@ class BackwardWatch:
         """Called with the roots of such a call if the gradients that it gave have no graph."""
         self.before: Callable[[], object] = bool
         """Called before every outermost call."""
+        self.passed: Callable[[], object] = bool
+        """Called after every outermost call of backward in the audited steps."""
         self.unscaled: Callable[[Any], Any] = lambda root: root.detach()
         """The value of a root, without the scale of a GradScaler."""
         self.nonfinite_from: Optional[int] = None
@@ -91,6 +93,8 @@ class BackwardWatch:
                 result = original(tensors, *args, **kwargs)
             finally:
                 self._depth -= 1
+            if not self._light:
+                self._guarded(self.passed)
             if asked:
                 self._guarded(lambda: self.updates.answer(asked, [w.latest.grad for w in asked]))
             return result

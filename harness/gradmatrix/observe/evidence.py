@@ -795,14 +795,14 @@ class Evidence:
             return None
         names = self._names(owners)
         first = id(owners[0])
+        rests = any(id(m) in self.forward.trained for m in owners) and self._rests(left)
         return {
             "parameters": len(left),
             "modules": list(dict.fromkeys(names[id(module)] for module in owners))[:SHOWN],
             "frames": line(self.forward.called.get(first)),
             "of_loss": first in self.forward.scalars,
-            "same": self._given_twice(left)
-            if any(id(m) in self.forward.trained for m in owners) and self._rests(left)
-            else [],
+            "rests": rests,
+            "same": self._given_twice(left) if rests else [],
         }
 
     def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:

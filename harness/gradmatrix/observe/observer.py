@@ -26,7 +26,7 @@ from .ranks import RankWatch
 from .rates import RateWatch, of_group
 from .replaced import compiler_is_there, step_aside, step_aside_before
 from .scaler import ScalerWatch
-from .torches import ModuleTree, Trouble, as_rate, held_by
+from .torches import ModuleTree, Trouble, as_rate, held_by, used_up
 from .updates import PATIENCE, UpdateWatch
 
 if TYPE_CHECKING:
@@ -97,12 +97,13 @@ class Observer:
         self._since: Set[int] = set()
         """The optimizers that stepped since the last tick."""
         self._optimizers: List[Any] = []  # kept alive, so that no id is used again
-        self._kinds: Set[Any] = set()
-        """The types of these optimizers."""
+        self._kinds: Set[Any] = set()  # the types of these optimizers
         self._settled: Optional[Dict[str, Any]] = None
         """The facts that were read from objects of the script, if none is kept alive any more."""
         self._well = False
         """Everything that should learn did, when this was last asked."""
+        # Optimizers that were given a group whose iterator was used up before, by id.
+        self._emptied: Set[int] = set()
         self._newcomers: Set[int] = set()
         """Optimizers built after the first step, by id; some scripts build one for each round."""
         self._waiting: Set[int] = set()
@@ -149,9 +150,8 @@ class Observer:
         self.backward.gave_values = self.forward.severing.gave_values
         self.parameters.scaled = self.scaler.asked
         self.forward.severing.clips = self.scaler.clips
-        self.evidence.reached = lambda leaves: self.parameters.copies.reached(
-            self._optimizers, leaves
-        )
+        self.evidence.reached = self._reached
+        self.backward.passed = self.scaler.passed
         self.evidence.held = lambda: [held_by(optimizer) for optimizer in self._optimizers]
         self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
         self.scaler.on_skip = lambda: self.backward.skipped(self.steps)
@@ -201,7 +201,11 @@ class Observer:
 
         def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             self._guarded(step_aside_before, optimizer_class.add_param_group)
+            emptied = any(map(used_up, [*args, *kwargs.values()]))
             original(optimizer, *args, **kwargs)
+            self._emptied.discard(id(optimizer))
+            if emptied:
+                self._emptied.add(id(optimizer))
             if not self.light:
                 self._guarded(self._built, optimizer)
             self.entered_training = True
@@ -295,6 +299,11 @@ class Observer:
             self.steps <= self.audit or late
         )
 
+    def _reached(self, leaves: Dict[int, Any]) -> None:
+        """A backward pass is about to reach ``leaves``."""
+        self.parameters.copies.reached(self._optimizers, leaves)
+        self.scaler.reaches(leaves)
+
     def _differentiated(self, inputs: Any) -> None:
         """Gradients were asked for ``inputs``; only during the audit are they noted."""
         if not self.evidence.over:
@@ -348,6 +357,7 @@ class Observer:
         if self.patient:
             self._guarded(self.late.before_step, optimizer)
         if self._audited(optimizer):
+            self._guarded(self.scaler.steps, optimizer, *given[1:], *(named or {}).values())
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
             if not self._first_step["stepped"]:
@@ -474,6 +484,7 @@ class Observer:
             else [at for _, at in source.said(unmoved.OF_OWN.search, bool)][:1],
             "skipped_steps": self.scaler.skipped(self._step_of),
             "clipped_scaled": self.scaler.clipped_scaled,
+            "stepped_scaled": self.scaler.stepped_scaled,
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
             "warnings": self.messages.facts(),
@@ -601,6 +612,11 @@ class Observer:
         found = self.evidence.unheld(held) if self._optimizers else None
         if found is not None:
             found["built"] = self.parameters.built_at(self._optimizers[0])
+            emptied = [each for each in self._optimizers if id(each) in self._emptied]
+            if emptied and found["rests"]:
+                found["emptied"] = self.parameters.built_at(emptied[0])
+            if not self._well:
+                found["copied"] = [at for _, at in source.called("deepcopy".__eq__)]
         return found
 
     def _of_optimizers(self) -> List[Dict[str, Any]]:
@@ -640,6 +656,7 @@ class Observer:
         return {
             **self.evidence.silent(held),
             **({"unmoved": self._undoing(held)} if self.parameters.restored() else {}),
+            **self.parameters.initialised_anew(),
             "anew": self.births.inside(held, self.evidence.named) or self.births.facts(loose),
             "kept": kept,
             **({} if self.backward.calls and kept is None else self._first_step),

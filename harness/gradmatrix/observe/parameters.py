@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .torches import Trouble
 
 
+ANEW = 3
+"""Weights that are filled with new values so often, each before one step, learn nothing."""
 FEW = 8
 """So many parameters of an optimizer show whether its steps are undone."""
 
@@ -82,6 +84,8 @@ class ParameterWatch:
         """The facts of each parameter, by its id."""
         self._first: Dict[int, List[Tuple[Any, Kept]]] = {}
         """The smallest parameters of each optimizer and their values before its first step."""
+        # By optimizer: where all weights that it holds were filled anew before each later step.
+        self._refilled: Dict[int, List[List[Dict[str, Any]]]] = {}
         self._restored: Dict[int, bool] = {}
         """By optimizer: whether they had these values again before each later step, and no model
         ran without gradients in between."""
@@ -114,6 +118,7 @@ class ParameterWatch:
         """An optimizer was built at ``frames``."""
         self._built[id(optimizer)] = frames
         self.rates.pop(id(optimizer), None)  # of one that is gone
+        self._refilled.pop(id(optimizer), None)
 
     def built_at(self, optimizer: Any) -> List[Dict[str, Any]]:
         """Where an optimizer was built."""
@@ -155,6 +160,8 @@ class ParameterWatch:
         self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
         self.copies.keep(optimizer)
         self._look_at_resting()
+        with contextlib.suppress(Exception):  # not every tensor has a place in memory
+            self._look_for_new_values(optimizer)
         with reading(torch):
             self._look_back(torch, optimizer)
             for parameter in held_by(optimizer):
@@ -178,6 +185,26 @@ class ParameterWatch:
             self.differs(torch, each, value) is Change.NONE for each, value in stepped
         )
 
+    def _look_for_new_values(self, optimizer: Any) -> None:
+        """Find out whether all weights were filled with new values since the last step."""
+        ran = {id(p) for root in self.forward.roots() for p in root.parameters()}
+        weights = [p for p in held_by(optimizer) if p.requires_grad and p.dim() > 1]
+        keys = [(p.data_ptr(), int(p.numel())) for p in weights if id(p) in ran]
+        filled = self.forward.severing.refilled
+        at = [filled.pop(key, []) for key in keys]
+        before = self._refilled.setdefault(id(optimizer), [])
+        if len(self.rates[id(optimizer)]) > 1:
+            before.append(at[0] if all(at) and len(at) == len(weights) > 0 else [])
+        filled.update((key, []) for key in keys)
+
+    def initialised_anew(self) -> Dict[str, Any]:
+        """Where the script fills all weights that optimizers hold with new values for each step."""
+        each = [before for before in self._refilled.values() if before]
+        lines = {at[0]["line"] if at else 0 for before in each for at in before}
+        if len(lines) == 1 and all(lines) and all(len(before) >= ANEW for before in each):
+            return {"unmoved": {"how": "anew", "text": "", "frames": each[0][-1]}}
+        return {}
+
     def evaluated(self, module: Any) -> None:
         """An outermost module is about to run, perhaps with what the last steps have learned.
 
@@ -193,6 +220,7 @@ class ParameterWatch:
                 stepped = [each for each in known if id(each[0]) in own & self._changed]
                 if any(self.differs(torch, *each) is not Change.NONE for each in stepped):
                     self._restored[optimizer] = False
+                    self._refilled.setdefault(optimizer, []).append([])
 
     def restored(self) -> bool:
         """Whether the steps of some optimizer were undone, each before the next one."""
@@ -364,6 +392,7 @@ class ParameterWatch:
         self.copies.let_go()
         self.reached.clear()
         self._first.clear()
+        self._refilled.clear()
         for values in (self._before, self._gradients, self._unlearned, self._resting):
             values.clear()
 

@@ -1,6 +1,7 @@
 """Watch a GradScaler: how often it was asked for a step, and by what it multiplied a loss.
 
-In the audited steps it also looks at gradients that are clipped while they are still multiplied.
+In the audited steps it also looks at gradients that are still multiplied when they are clipped, or
+when an optimizer steps.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import frames
 from .finite import greatest
+from .frames import own_place
 from .torches import held_by
 
 SMALL = 0.01
@@ -36,8 +38,19 @@ class ScalerWatch:
         """A loss is being scaled."""
         self.clipped_scaled: List[Dict[str, Any]] = []
         """Where gradients were clipped before they were divided by the scale."""
+        self.stepped_scaled: Optional[Dict[str, Any]] = None
+        """By how much gradients were multiplied when a step first used them so, and where."""
         self.over = False
-        """The audit is over, and no clipping is looked at."""
+        """The audit is over, and no gradient is looked at."""
+        self._stepping = False
+        """The scaler makes a step itself: it divides the gradients first."""
+        self._of_scaled = False
+        """The loss that backward is called on is a scaled one."""
+        self._reached: Dict[int, Any] = {}
+        """The leaves that this pass reaches, by id, if its loss is a scaled one."""
+        self._fresh: Dict[int, Tuple[Any, int]] = {}
+        """The gradients as such a pass left them, by the id of the leaf: a weak reference and their
+        version."""
         self._scaling: Callable[[], Any] = lambda: None
         """A weak reference to the scaler of the last loss."""
         self._divided: Set[int] = set()
@@ -62,7 +75,11 @@ class ScalerWatch:
             self.asked[id(optimizer)] = self.asked.get(id(optimizer), 0) + 1
             self.kinds[id(optimizer)] = type(optimizer).__name__
             before = self.made(id(optimizer))
-            result = original(this, optimizer, *args, **kwargs)
+            self._stepping = True
+            try:
+                result = original(this, optimizer, *args, **kwargs)
+            finally:
+                self._stepping = False
             if self.made(id(optimizer)) == before:
                 self.on_skip()
             return result
@@ -87,6 +104,7 @@ class ScalerWatch:
                 if held & self._clipped[0]:
                     self.clipped_scaled = self.clipped_scaled or self._clipped[1]
                 self._divided |= held
+                self._fresh = {i: state for i, state in self._fresh.items() if i not in held}
             return original_unscale(this, optimizer)
 
         scaler.step, scaler.scale, scaler.unscale_ = step, scale, unscale
@@ -109,9 +127,38 @@ class ScalerWatch:
 
     def unscaled(self, root: Any) -> Any:
         """The value of a root of backward, without the scale."""
-        if self._last is not None and self._last[0]() is root:
-            return self._last[1]
-        return root.detach()
+        self._of_scaled = self._last is not None and self._last[0]() is root
+        return self._last[1] if self._last is not None and self._of_scaled else root.detach()
+
+    def reaches(self, leaves: Dict[int, Any]) -> None:
+        """A backward pass is about to reach ``leaves``, by id."""
+        self._fresh = {i: state for i, state in self._fresh.items() if i not in leaves}
+        self._reached = leaves if self._of_scaled else {}
+
+    def passed(self) -> None:
+        """A backward pass is over."""
+        with_one = {i: leaf.grad for i, leaf in self._reached.items() if leaf.grad is not None}
+        self._fresh.update((i, (weakref.ref(g), g._version)) for i, g in with_one.items())
+        self._reached = {}
+
+    def _scaled(self, parameter: Any) -> bool:
+        """Whether nothing has changed the gradient of ``parameter`` since backward made it."""
+        gradient, version = self._fresh.get(id(parameter), (lambda: None, 0))
+        return gradient() is parameter.grad and version == parameter.grad._version
+
+    def steps(self, optimizer: Any, *given: Any) -> None:
+        """An optimizer is about to step; what it is ``given`` may be the scale.
+
+        A gradient that the script has changed since may have been divided by hand.
+        """
+        scaler = self._scaling()
+        if self._stepping or scaler is None or any(given) or own_place(type(optimizer).step):
+            return
+        with_one = [p for p in held_by(optimizer) if p.grad is not None]
+        scaled = any(map(self._scaled, with_one))
+        if scaled and self.stepped_scaled is None and scaler.get_scale() > 1:
+            text = f"{scaler.get_scale():g}"
+            self.stepped_scaled = {"text": text, "frames": frames.frames()}
 
     def skipped(self, steps: Dict[int, int]) -> List[Dict[str, Any]]:
         """How many steps were skipped, for each optimizer; ``steps`` are those made, by id."""

@@ -5,6 +5,7 @@ It also sees tensors that become new leaves, parameters that are frozen, and hoo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -136,6 +137,9 @@ class SeveringWatch:
         """Parameters, by id, that the script itself initialised, and where."""
         self.rewritten: Dict[int, Optional[Lines]] = {}
         """Parameters, by id, to which the script itself gave another value, and where."""
+        # Where the weights that optimizers hold were filled with new values since the last step, by
+        # their place in memory and their size.
+        self.refilled: Dict[Tuple[int, int], List[Dict[str, Any]]] = {}
         self.first_hooked: List[Dict[str, Any]] = []
         """Where a hook was first registered on another tensor."""
         self.froze: Dict[Any, List[Any]] = {}
@@ -310,6 +314,8 @@ class SeveringWatch:
                 self.spoiled.changed(tensor, how)
                 if how == "__iadd__" and self._on:
                     self._add(result, *given)
+            if self.refilled:
+                self._refilling(tensor, how)
             if how == "copy_" and isinstance(tensor, self._parameter):
                 if not plumbing(sys._getframe(3)):
                     self.rewritten[id(tensor)] = here()
@@ -321,6 +327,14 @@ class SeveringWatch:
                     self.filled[id(tensor)] = here()
 
         return note
+
+    def _refilling(self, tensor: Any, how: str) -> None:
+        """Note that weights are filled with new values; a copy may bring earlier ones back."""
+        if how in FILLING or how == "copy_":
+            with contextlib.suppress(Exception):  # not every tensor has a place in memory
+                key = tensor.data_ptr(), tensor.numel()
+                if key in self.refilled:
+                    self.refilled[key] = frames() if how in FILLING else []
 
     def _labelled(
         self,

@@ -7,10 +7,12 @@ the nodes of an autograd graph.
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import math
 import sys
 import weakref
+from types import GeneratorType
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from .replaced import hook
@@ -270,6 +272,18 @@ def reading(torch: Any) -> Iterator[None]:
 def held_by(optimizer: Any) -> List[Any]:
     """The parameters of all groups of ``optimizer``."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def used_up(given: Any) -> bool:
+    """Whether the iterator of a group was gone through before the optimizer was ``given`` it.
+
+    That of a filter or a map is known by what it goes through itself.
+    """
+    if isinstance(given, (list, tuple)):
+        return any(used_up(group.get("params")) for group in given if isinstance(group, dict))
+    if isinstance(given, GeneratorType):
+        return given.gi_frame is None
+    return isinstance(given, Iterator) and any(map(used_up, gc.get_referents(given)))
 
 
 def highest_rate(optimizer: Any) -> Optional[float]:

@@ -383,7 +383,11 @@ def notes(seen: Observation) -> list[str]:
             " module others, these are not judged; if not, train on a device that has values"
         )
     loose = seen.unheld
-    if loose is not None and not loose.same and judge_observation(split(seen)[0]).outcome.trains:
+    if (
+        loose is not None
+        and not (loose.same or loose.emptied)
+        and judge_observation(split(seen)[0]).outcome.trains
+    ):
         modules = ", ".join(f"`{module}`" for module in loose.modules)
         found.append(
             f"note: {loose.parameters} parameters got a gradient but are in no optimizer: {modules}"
