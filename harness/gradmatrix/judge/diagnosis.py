@@ -83,9 +83,9 @@ THRESHOLD = (
 )
 ROUNDED = "`{how}` has a gradient of zero. Leave it out of the loss, or use " + THROUGH
 KEPT_IN = (
-    "Use the tensor without `{how}` in this loss: with it, nothing that the tensor was computed"
-    " from is trained. If another loss must not train that, use `{how}` in that loss only. If the"
-    " graph was freed before, or an optimizer stepped since, compute it anew."
+    "Use the tensor without `{how}` in this loss: with `{how}`, the modules that computed the"
+    " tensor do not learn. If they must not learn from another loss, write `{how}` in that loss"
+    " only. If the graph was freed before, or an optimizer stepped since, compute the tensor again."
 )
 RESAMPLED = (
     "Draw a sample that has a gradient: rsample() of the distribution, or mean + std *"

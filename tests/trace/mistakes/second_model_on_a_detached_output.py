@@ -1,6 +1,6 @@
 # cause: detached
 # says: Learning: judge: 2 parameters. Not learning: maker: 2 parameters
-# says: compute it anew
+# says: in that loss only
 import torch
 from torch import nn
 
