@@ -328,7 +328,7 @@ def test_an_operation_is_named_as_the_user_wrote_it() -> None:
         said = "\n".join((*diagnosis.text, diagnosis.advice))
         assert "onversion to a Python number" in said
         assert "__" not in said
-    assert "`>` took" in found(partly(severed=(make_severed("__gt__"),))).text[0]
+    assert "A comparison took" in found(partly(severed=(make_severed("__gt__"),))).text[0]
 
 
 def test_what_a_function_returned_none_for_is_named() -> None:

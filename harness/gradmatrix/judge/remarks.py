@@ -269,10 +269,8 @@ def name_operation(how: str) -> str:
 
 WRITTEN = {
     "__float__": "a conversion to a Python number",
-    "__gt__": "`>`",
-    "__lt__": "`<`",
-    "__ge__": "`>=`",
-    "__le__": "`<=`",
+    # Python may call the mirrored one of what was written.
+    **dict.fromkeys(("__gt__", "__lt__", "__ge__", "__le__"), "a comparison"),
 }
 READINGS = {"item", "__float__"}
 """What reads one number, often to print it."""
