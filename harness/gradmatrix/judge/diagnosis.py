@@ -145,6 +145,10 @@ UNKNOWN_OPERATION = (
     " derivative was NaN."
 )
 GROWN = "The values became too large: lower the learning rate, clip the gradients, or use float32."
+IF_GROWN = (
+    "If the loss grew before that step, lower the learning rate, or clip the gradients. If it did"
+    " not, look for NaN, infinity and very large values in the data of that step."
+)
 TOO_FAST = "Lower the learning rate, or take the mean and not the sum of the loss over its points."
 FINITE_ADVICE = {
     **dict.fromkeys(
@@ -561,6 +565,9 @@ def no_backward(seen: Observation) -> Diagnosis | None:
     advice = f"Call {call} before the optimizer's step."
     if at is not None and at.file.startswith(("lightning", "pytorch_lightning")):
         advice = "Return the loss from training_step: Lightning calls backward on what it returns."
+        if any(frame.user and frame.function == "training_step" for frame in seen.stepped):
+            advice = "With automatic_optimization = False, call self.manual_backward(loss) between"
+            advice += " zero_grad and step."
     return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=seen.stepped, advice=advice)
 
 
@@ -1129,10 +1136,20 @@ def late_not_finite(seen: Observation) -> Diagnosis | None:
     )
     more = f"Operations were looked at in the first {counted(len(seen.losses), 'step')} only."
     losses = [loss for loss in seen.losses if isinstance(loss, float) and is_finite(loss)]
-    if not losses or not all(0 < before < after for before, after in pairwise(losses)):
-        return make_diagnosis(Cause.NONFINITE_OUTPUT, None, None, line, more)
+    if not losses or not 0 < losses[0] < losses[-1]:
+        return make_diagnosis(Cause.NONFINITE_OUTPUT, None, None, line, more, advice=IF_GROWN)
     frames = next((built.frames for built in seen.optimizers if built.steps), seen.rates)
     at = innermost_frame(frames)
+    if not all(before < after for before, after in pairwise(losses)):
+        rates = [p.learning_rate for p in seen.parameters if isinstance(p.learning_rate, float)]
+        rate = f"a learning rate of {max(rates):.3g}" if rates else "the learning rate"
+        more = (
+            f"In the first {counted(len(losses), 'step')} it went from {losses[0]:.3g} to"
+            f" {losses[-1]:.3g}, with {rate}{say_where(at, 'it is set at')}."
+        )
+        return make_diagnosis(
+            Cause.NONFINITE_OUTPUT, None, at, line, more, led=frames, advice=IF_GROWN
+        )
     more = (
         f"It grew in each of the first {counted(len(losses), 'step')}, from {losses[0]:.3g} to"
         f" {losses[-1]:.3g}: the updates are too large{say_where(at, 'they are set at')}."
