@@ -1202,7 +1202,8 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
         )
     if known.arguments:
         lines.append(f"That call has {' and '.join(known.arguments)}, given or by default.")
-    if any(call.requires_grad for call in seen.backward) and seen.raised is None:
+    graph = any(call.requires_grad for call in seen.backward)
+    if graph and seen.unheld is None and seen.raised is None:
         lines.append("The loss still has a graph: it ends at a tensor that is no parameter.")
     module = known.modules[0] if known.modules else None
     advice = advice_against(known.arguments)
