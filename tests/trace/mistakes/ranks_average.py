@@ -25,6 +25,8 @@ def train(rank, size, store, every, steps):
             for parameter in model.parameters():
                 dist.all_reduce(parameter.data)
                 parameter.data /= size
+    dist.barrier()  # else the other one may lose its connection
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

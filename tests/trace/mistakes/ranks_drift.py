@@ -21,6 +21,8 @@ def train(rank, size, port):
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()  # here
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

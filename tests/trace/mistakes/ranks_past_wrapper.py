@@ -21,6 +21,8 @@ def train(rank, size, port):
         optimizer.zero_grad()
         nn.functional.mse_loss(model.module(x), y).backward()  # here
         optimizer.step()
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
