@@ -92,7 +92,7 @@ def runs_of(folder: Path, lock: Lock, records: Iterable[Record]) -> Iterator[tup
 def speed_of(row: Mapping[str, Any]) -> Speed:
     """Return the speed in a line of a file."""
     rate, reference_s = (Band(*(row[f"{name}{each}"] for each in QUARTILES)) for name in RANGES[1:])
-    return Speed(rate, reference_s, row["processor"], row["reference_program"])
+    return Speed(rate, reference_s, row["processor"], row["reference_program"], row["run"])
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -51,11 +51,17 @@ class Speed(Frozen, frozen=True):
     processor: str | None
     program: str
     """Of the reference."""
+    run: str
 
     @property
     def machine(self) -> str:
         """What ran the cell and the reference. Speeds of others are never compared."""
         return f"{self.processor} {self.program}"
+
+    @property
+    def comparable(self) -> str:
+        """Of speeds with the same one a change means something: docs/timing.md says why."""
+        return f"{self.machine} {self.run}"
 
 
 class Runs(Frozen, frozen=True):
@@ -102,6 +108,7 @@ def speed(record: Record, near: Sequence[Record]) -> Speed | None:
         reference_s=Band(low, median, high),
         processor=seen.environment.get("cpu"),
         program=reference.program,
+        run=record.run,
     )
 
 
