@@ -671,7 +671,7 @@ def given_twice(seen: Observation) -> Diagnosis | None:
     if loose is None or not loose.same:
         return None
     at, other = loose.same
-    modules = ", ".join(f"`{name}`" for name in loose.modules[:MOST_MODULES])
+    modules = few([f"`{name}`" for name in loose.modules], MOST_MODULES)
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         loose.modules[0],

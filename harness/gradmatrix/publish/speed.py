@@ -60,7 +60,7 @@ class Speed(Frozen, frozen=True):
 
     @property
     def comparable(self) -> str:
-        """Of speeds with the same one a change means something: docs/timing.md says why."""
+        """What speeds must share to be compared; docs/timing.md says why."""
         return f"{self.machine} {self.run}"
 
 
