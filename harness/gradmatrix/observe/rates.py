@@ -70,7 +70,7 @@ class RateWatch:
                 found = [*at[:1], *set_by(at), *at[1:]]
                 facts = {"rate_from": "scheduler", "rate": name, "rate_frames": found}
                 return {**facts, "scheduled": self._scheduled(optimizer)}
-        written = [[at] for _, at in source.writes("lr")]
+        written = [[at] for _, at in source.writes("lr", "param_groups")]
         made = [] if written else source.called(SCHEDULER.search)
         if made:
             name, at = made[-1]

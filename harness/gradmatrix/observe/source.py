@@ -358,19 +358,37 @@ def under_conditions(
                 before = [*before, (statement, False)]
 
 
-def writes(key: str) -> List[Tuple[str, Place]]:
-    """Assignments to ``…[key]``."""
+def writes(key: str, owner: str) -> List[Tuple[Any, Place]]:
+    """Assignments to ``…[key]``, the one last that is most likely to have written 0.
 
-    def wanted(node: Any) -> Optional[str]:
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AugAssign):
-            targets = [node.target]
+    It is one to an entry of an attribute called ``owner``, of 0 itself or of no constant.
+    """
+
+    def is_owned(node: Any) -> bool:
+        return any(getattr(each, "attr", None) == owner for each in ast.walk(node))
+
+    def entries(node: Any) -> Optional[Set[str]]:
+        if isinstance(node, ast.For):
+            given, targets = node.iter, [node.target]
+        elif isinstance(node, ast.Assign):
+            given, targets = node.value, node.targets
         else:
             return None
-        return key if any(key == subscript(target) for target in targets) else None
+        inside = (each for target in targets for each in ast.walk(target))
+        return {named_as(each) for each in inside} if is_owned(given) else None
 
-    return found(wanted, files())
+    def wanted(node: Any) -> Optional[Tuple[bool, bool, bool]]:
+        if not isinstance(node, (ast.Assign, ast.AugAssign)):
+            return None
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        written = next((each for each in targets if subscript(each) == key), None)
+        if not isinstance(written, ast.Subscript):
+            return None
+        value, entry = value_of(node.value), written.value
+        return value in (0, None), is_owned(entry) or named_as(entry) in bound_to, value == 0
+
+    bound_to = {name for each, _ in found(entries, files()) for name in each} - {""}
+    return sorted(found(wanted, files()), key=lambda hit: hit[0])
 
 
 def without_effect() -> List[Tuple[str, Place]]:
