@@ -754,8 +754,8 @@ def faded(seen: Observation) -> Diagnosis | None:
             Cause.OTHER_PARAMETERS, None, at, line, led=found.frames, advice=advice
         )
     line = (
-        f"A later {found.optimizer} holds more parameters than the optimizers before it, but all"
-        f" that it adds is still frozen{say_where(at, 'it was frozen at')}."
+        f"A later {found.optimizer} holds more parameters than the one before it, but all that it"
+        f" adds is still frozen{say_where(at, 'it was frozen at')}."
     )
     advice = "Call requires_grad_(True) on what should be trained from then on."
     return make_diagnosis(Cause.FROZEN, None, at, line, led=found.frames, advice=advice)

@@ -85,8 +85,10 @@ class LateWatch:
         """Where the optimizers were built that the audit looks at."""
         self.unjudged: List[Dict[str, Any]] = []
         """The first optimizers of models that were trained only after the audit."""
-        self._extra: Optional[Dict[str, Any]] = None
-        """What a later optimizer holds beyond the earlier ones, if it was frozen at the start."""
+        self._extra: List[Dict[str, Any]] = []
+        """What the last optimizer holds beyond all earlier ones, and beyond the one before it."""
+        self._before: Set[int] = set()
+        """Ids of what the last optimizer holds."""
         self._trained: List[Any] = []
         """The modules of which the first optimizer holds parameters (weak references)."""
         self._patterns: List[Tuple[Any, str, List[Any]]] = []
@@ -188,13 +190,21 @@ class LateWatch:
         held = held_by(optimizer)
         self._held = {i: each for i, each in self._held.items() if each() is not None}
         extra = [each for each in held if id(each) not in self._held]
-        self._extra = None
         self.strangers.discard(id(optimizer))
         if len(extra) == len(held):
             self.strangers.add(id(optimizer))
-        if self.steps and 0 < len(extra) < len(held):
-            self._extra = {**self._begun(optimizer), "since": self.steps}
-            self._extra["parameters"] = [weakref.ref(each) for each in extra]
+        further = [each for each in held if id(each) not in self._before]
+        wider = self._before < {id(each) for each in held}
+        self._before = {id(each) for each in held}
+        self._extra = [
+            {
+                **self._begun(optimizer),
+                "since": self.steps,
+                "parameters": [weakref.ref(each) for each in some],
+            }
+            for some in (extra, further if wider else [])
+            if self.steps and 0 < len(some) < len(held)
+        ]
         self._held.update((id(each), weakref.ref(each)) for each in held)
 
     def passes(self, optimizer: Any, facts: List[Dict[str, Any]]) -> None:
@@ -208,28 +218,37 @@ class LateWatch:
 
     def facts(self) -> Optional[Dict[str, Any]]:
         """What kept the last steps from learning; None if nothing did."""
-        low, empty, extra = self._low, self._empty, self._extra
+        low, empty = self._low, self._empty
         if low is not None and low["steps"] >= max(ENOUGH, self.steps / 2):
             return {**low, "how": "rate"}
         if empty is not None and empty["frames"]:
             return {**empty, "how": "empty"}
-        if extra is not None and self.steps - extra["since"] >= EMPTY:
-            alive = {id(each()): each() for each in extra["parameters"] if each() is not None}
-            frozen = [
-                at
-                for at, members in self.forward.severing.froze.items()
-                if any(id(member()) in alive for member in members)
-            ]
-            if frozen and not any(each.requires_grad for each in alive.values()):
-                steps = self.steps - extra["since"]
-                named = {"how": "frozen", "optimizer": extra["optimizer"], "steps": steps}
-                return {**named, "frames": line(frozen[-1])}
+        for extra in self._extra:
+            frozen = self._frozen(extra)
+            if frozen:
+                return frozen
         for each in self._looks.values():
             if "left" in each:
                 return {**each["left"], "how": "loose"}
         if self.dead(half=True):
             return self.dead(half=True)[0]
         return self._pattern_run()
+
+    def _frozen(self, extra: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """What the last optimizer holds beyond others, if it is still frozen; None if not."""
+        steps = self.steps - extra["since"]
+        alive = {id(each()): each() for each in extra["parameters"] if each() is not None}
+        frozen = [
+            at
+            for at, members in self.forward.severing.froze.items()
+            if any(id(member()) in alive for member in members)
+        ]
+        if steps < EMPTY or not alive or any(each.requires_grad for each in alive.values()):
+            return None
+        written = [] if frozen else source.freezing()  # after the audit nobody looks
+        found = line(frozen[-1]) if frozen else written if len(written) == 1 else []
+        named = {"how": "frozen", "optimizer": extra["optimizer"], "steps": steps}
+        return {**named, "frames": found} if found else None
 
     def dead(self, *, half: bool = False) -> List[Dict[str, Any]]:
         """What got only zeros at the last looks, of each optimizer; or only where it is most."""

@@ -52,7 +52,6 @@ COMPARING = ("__gt__", "__lt__", "__ge__", "__le__")
 NO_DERIVATIVE = (
     *COMPARING,
     "argmax",
-    "argmin",
     "argsort",
     "bool",
     "int",
@@ -62,13 +61,15 @@ NO_DERIVATIVE = (
     "short",
 )
 """They return truth values or whole numbers, which have no gradient."""
+CHOOSING = "argmin"
+"""So does this; what it returns may choose vectors of a code book."""
 INDEXING = ("max", "min", "sort", "topk")
 """They return values, which have a gradient, and indices, which have none."""
 INDICES = {name: f"{name}().indices" for name in INDEXING}
 CASTING = ("to", "type")
 """They do so if they are given such a type."""
 CASTS = ("int", "long", "byte", "char", "short", *CASTING)
-WEAK = (*LIKE, *NO_DERIVATIVE, *CASTING, *INDICES.values())
+WEAK = (*LIKE, *NO_DERIVATIVE, CHOOSING, *CASTING, *INDICES.values())
 """These are common, and are suspected only if nothing else explains a lost gradient."""
 COMPARED = ("sum", "mean", "prod", "nanmean", "std", "var", "norm")
 """Functions of torch that libraries keep and compare by identity: Lightning's ``reduce_fx``."""
@@ -198,7 +199,7 @@ class SeveringWatch:
         self._follow_operations(torch, but=COMPARED)
         for name in (*LIKE, "argmax", "argsort"):
             self._replace(torch, name, self._leaving(name), after=False)
-        self._replace(torch, "argmin", self._chosen, after=True)
+        self._replace(torch, CHOOSING, self._chosen, after=True)
         for name in INDEXING:
             note = self._indexing(INDICES[name], Equal.CALLS)
             self._replace(torch, name, note, after=True)
@@ -217,9 +218,8 @@ class SeveringWatch:
 
     def _install_methods(self, tensor: Any) -> None:
         for name in (*LEAVING, *NO_DERIVATIVE):
-            if name != "argmin":
-                self._replace(tensor, name, self._leaving(name), after=False)
-        self._replace(tensor, "argmin", self._chosen, after=True)
+            self._replace(tensor, name, self._leaving(name), after=False)
+        self._replace(tensor, CHOOSING, self._chosen, after=True)
         for name in ADDING:
             note = self._subtracting if "sub" in name else self._adding
             self._replace(tensor, name, note, after=True)
@@ -407,7 +407,7 @@ class SeveringWatch:
     def _chosen(self, result: Any, source: Any, *_: Any, **__: Any) -> None:
         """Note a choice by the least distance, perhaps of the vectors of a code book."""
         if self._in_graph(source) and not plumbing(sys._getframe(3)):
-            self.sever(source, "argmin", frames())
+            self.sever(source, CHOOSING, frames())
             self.links.chosen(self.running(), result)
 
     def _compared(self, how: str, *compared: Any) -> None:

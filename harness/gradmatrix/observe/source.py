@@ -554,6 +554,22 @@ def switched(names: Set[str]) -> List[Tuple[str, Place]]:
     return found(wanted, files())
 
 
+def freezing() -> List[Place]:
+    """Where the script sets ``requires_grad`` of something to False."""
+
+    def wanted(node: Any) -> Optional[bool]:
+        if isinstance(node, ast.Assign):
+            names, given = {named_as(each) for each in node.targets}, [node.value]
+        elif isinstance(node, ast.Call):
+            names, given = {named_as(node.func)}, node.args
+        else:
+            return None
+        off = [value_of(each) for each in given] == [False]
+        return True if off and names & {"requires_grad", "requires_grad_"} else None
+
+    return [at for _, at in found(wanted, files())]
+
+
 def subscript(target: Any) -> Any:
     """The literal key of ``…[key]``; None for anything else."""
     if not isinstance(target, ast.Subscript):
