@@ -537,6 +537,8 @@ class Observation(Frozen, frozen=True):
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     constant_parts: tuple[ConstantPart, ...] = ()
+    parts_without_grad: tuple[ConstantPart, ...] = ()
+    """The same for numbers that were computed while gradients were off."""
     links: tuple[Written, ...] = ()
     """Parts of the loss that lead to the wrong parameters: a "sample" (or torch's "normal"), an
     "argmin" that nothing passes straight through, or the "weight" of a log-probability."""

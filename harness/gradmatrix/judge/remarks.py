@@ -22,7 +22,7 @@ from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gradmatrix.core.observation import Built, Froze, Observation, Parameter
+    from gradmatrix.core.observation import Built, ConstantPart, Froze, Observation, Parameter
 
     Rule = Callable[[Parameter, Observation], bool]
 
@@ -104,6 +104,7 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         for each in seen.dead
         if seen.faded is None or seen.faded.how != "zero"
     ]
+    remarks += [say_without_grad(each) for each in seen.parts_without_grad]
     remarks += [say_for_inference(each) for each in seen.for_inference if well]
     remarks += ineffective
     if unread:
@@ -117,6 +118,16 @@ def say(why: str, parameters: Sequence[Parameter]) -> str:
         return f"{few([f'`{p.name}`' for p in parameters], MOST_NAMES)}: {why}"
     owners = list(dict.fromkeys(f"`{p.module or p.name}`" for p in parameters))
     return f"{few(owners, MOST_NAMES)} ({counted(len(parameters), 'parameter tensor')}): {why}"
+
+
+def say_without_grad(part: ConstantPart) -> str:
+    """A sentence about a part of the loss that was computed while gradients were off."""
+    at, made = part.added[0], part.frames[0]
+    return (
+        f"a part of the loss, added at {at.file}:{at.line}, is computed under {part.how} at"
+        f" {made.file}:{made.line}: it changes the value of the loss and trains nothing. If it"
+        " should train something, compute it with gradients on"
+    )
 
 
 def say_for_inference(froze: Froze) -> str:

@@ -81,7 +81,8 @@ class Evidence:
         """Leaves of the loss that were made of values of the graph, by their line."""
         self._constants: Dict[Any, Dict[str, Any]] = {}
         """Parts of the loss without a graph, by their line and its turn in the step: the value in
-        each step, and what took the last one out of the graph."""
+        each step, and what took the last one out of the graph. If nothing did, what switched
+        gradients off in this step: the part may have been computed there."""
         self._turns: Dict[Any, int] = {}
         """In this step: how many constants each line added. Two objects of a class share a line."""
         self._added: Set[int] = set()
@@ -174,14 +175,14 @@ class Evidence:
         nodes = summands(roots) if severing.added else set()
         for event in severing.added:
             if event["node"] in nodes and event["frames"]:
-                cut = self._cut_before(event)
-                if cut is not None:
+                cut, off = self._cut_before(event), self._off_before()
+                if cut is not None or off:
                     at = event["frames"][0]["file"], event["frames"][0]["line"]
                     self._turns[at] = turn = self._turns.get(at, 0) + 1
-                    known = self._constants.setdefault((at, turn), {"values": []})
+                    known = self._constants.setdefault((at, turn), {"values": [], "cut": None})
                     known["values"].append(float(event["value"]))
-                    known.update(how=cut["how"], module=cut["module"], frames=cut["frames"])
                     known.update(step=self.forward.clock(), added=event["frames"])
+                    known.update(cut=cut or known["cut"], off=off)
         severing.added.clear()
 
     def _cut_before(self, added: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -197,7 +198,21 @@ class Evidence:
         ]
         if any(added["others"] & event["near"] for event in events):
             return None  # another value is reported for the loss, or a part of it is logged
-        return min(reversed(events), key=self._telling, default=None)
+        cut = min(reversed(events), key=self._telling, default=None)
+        return cut and {key: cut[key] for key in ("how", "module", "frames")}
+
+    def _off_before(self) -> List[Dict[str, Any]]:
+        """What switched gradients off in this step, the last one first."""
+        log = self.forward.switches.log
+        return [
+            {
+                "how": each.how,
+                "module": None,
+                "frames": [*filter(None, [each.decorated]), *each.frames],
+            }
+            for each in reversed(log)
+            if each.frames and not (each.of_step or each.checkpoint)
+        ][:SHOWN]
 
     def _look_for_added(self, found: Reach) -> None:
         """Note which parameters still have the gradient of an earlier step."""
@@ -732,14 +747,7 @@ class Evidence:
                 }
                 for event in list(self._parts.values())[:SHOWN]
             ],
-            "constant_parts": [
-                {
-                    **{key: event[key] for key in ("step", "how", "frames", "added")},
-                    "module": title(event["module"], names)["module"],
-                }
-                for event in self._constants.values()
-                if len({value for value in event["values"] if value}) > 1
-            ][:SHOWN],
+            **self._constant_parts(names),
             "links": severing.links.facts(),
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
@@ -750,6 +758,33 @@ class Evidence:
             if all_ignored
             else [],
         }
+
+    def _constant_parts(self, names: Dict[int, str]) -> Dict[str, Any]:
+        """The parts of the loss without a graph whose value differs between steps.
+
+        Beside the operation that took one out of the graph, another one may have been seen. So the
+        source must show that the part was computed there, or where gradients were off.
+        """
+        found: Dict[str, Any] = {"constant_parts": [], "parts_without_grad": []}
+        for event in self._constants.values():
+            varies = len({value for value in event["values"] if value}) > 1
+            for part in (*event["off"], *filter(None, [event["cut"]])) if varies else ():
+                at, how = part["frames"], part["how"]
+                user, added = (
+                    next((f for f in each if f["user"]), None) for each in (at, event["added"])
+                )
+                of_cut = part is event["cut"]
+                if (
+                    user
+                    and added
+                    and source.leads(user, added, source.names_used if of_cut else source.parts)
+                ):
+                    kind = "constant_parts" if of_cut else "parts_without_grad"
+                    facts = {key: event[key] for key in ("step", "added")}
+                    module = title(part["module"], names)["module"]
+                    found[kind].append({**facts, "how": how, "module": module, "frames": at})
+                    break
+        return {name: parts[:SHOWN] for name, parts in found.items()}
 
     def _frozen_with_grad(self, modules: List[Any]) -> List[Any]:
         """Those of ``modules`` that ran with gradients on and of which nothing can learn."""

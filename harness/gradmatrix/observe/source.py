@@ -29,6 +29,7 @@ GENERATORS = ("parameters", "named_parameters")
 LABEL = re.compile(r"label|target", re.IGNORECASE)
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 """Statements that hold no other ones."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LEAVING = (ast.Continue, ast.Break, ast.Return, ast.Raise)
 
 
@@ -53,7 +54,7 @@ def nodes(path: str) -> Tuple[Tuple[Any, str], ...]:
 def walk(node: ast.AST, function: str) -> Iterator[Tuple[ast.AST, str]]:
     """``node`` and all below it."""
     yield node, function
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    if isinstance(node, FUNCTIONS):
         function = node.name
     for child in ast.iter_child_nodes(node):
         yield from walk(child, function)
@@ -343,7 +344,7 @@ def under_conditions(
     A condition is an ``if`` around the statement, or one before it that leaves the block, and
     whether its test must hold for the statement to run.
     """
-    if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    if isinstance(block, FUNCTIONS):
         tests, function = [], block.name
     for name in ("body", "orelse", "handlers", "finalbody"):
         before = list(tests)
@@ -389,6 +390,80 @@ def writes(key: str, owner: str) -> List[Tuple[Any, Place]]:
 
     bound_to = {name for each, _ in found(entries, files()) for name in each} - {""}
     return sorted(found(wanted, files()), key=lambda hit: hit[0])
+
+
+def leads(start: Place, to: Place, names_in: Callable[[Any], Set[str]]) -> bool:
+    """Whether a statement ``to`` uses what is computed at ``start``, perhaps by way of other names.
+
+    At ``start`` is a statement, a ``with`` block or a function. Scopes of names are not told apart.
+
+    Args:
+        start: where it is computed.
+        to: where it may be used.
+        names_in: the names in an expression that count.
+    """
+    each_of = {place["file"]: statements(place["file"]) for place in (start, to)}
+    first = [each for each in each_of[start["file"]] if begins_at(each[0], start["line"])]
+    last: List[Any] = [node for node, _ in each_of[to["file"]] if begins_at(node, to["line"])]
+    if any(node in last for node, _ in first):
+        return True
+    lines = [each for some in each_of.values() for each in some]
+    known = {name for node, function in first for name in gives(node, function)}
+    before: Set[str] = set()
+    while known != before:
+        before = set(known)
+        for node, function in lines:
+            value = getattr(node, "value", None)
+            if value is not None and names_in(value) & known:
+                known |= gives(node, function)
+    return any(names_in(node.value) & known for node in last if getattr(node, "value", None))
+
+
+def statements(file: str) -> List[Tuple[Any, str]]:
+    """The simple statements, ``with`` blocks and functions of a file of the user."""
+    kinds = (*SIMPLE, ast.With, *FUNCTIONS)
+    paths = [path for path in files() if shown(path) == file]
+    return [each for path in paths for each in nodes(path) if isinstance(each[0], kinds)]
+
+
+def begins_at(node: Any, line: int) -> bool:
+    """Whether ``line`` is one of a simple statement, or of the head of another one."""
+    body = getattr(node, "body", None)
+    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+    return bool(first <= line <= max(last, node.lineno))
+
+
+def gives(node: Any, function: str) -> Set[str]:
+    """The names that a statement and all below it write; that of the function that returns it."""
+    if isinstance(node, FUNCTIONS):
+        return {node.name}
+    inside = list(ast.walk(node))
+    given = {named_as(each) for each in inside if isinstance(getattr(each, "ctx", None), ast.Store)}
+    calls: List[Any] = [each.func for each in inside if isinstance(each, ast.Call)]
+    given |= {named_as(each.value) for each in calls if getattr(each, "attr", None) == "append"}
+    if any(isinstance(each, ast.Return) for each in inside):
+        given.add(function)
+    return given - {""}
+
+
+def names_used(node: Any) -> Set[str]:
+    """Every name in an expression."""
+    return {named_as(each) for each in ast.walk(node)} - {""}
+
+
+def parts(node: Any) -> Set[str]:
+    """The names of what an expression is a sum or a multiple of, and of functions that give it."""
+    if isinstance(node, ast.BinOp):
+        return parts(node.left) | parts(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return parts(node.operand)
+    if isinstance(node, ast.Call):
+        listed = named_as(node.func) in ("sum", "float")
+        return set().union(parts(node.func), *(names_used(each) for each in node.args if listed))
+    if isinstance(node, ast.Attribute):
+        return {node.attr} | parts(node.value)
+    return {named_as(node)} - {""}
 
 
 def without_effect() -> List[Tuple[str, Place]]:
