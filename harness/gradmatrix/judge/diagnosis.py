@@ -552,6 +552,8 @@ def no_backward(seen: Observation) -> Diagnosis | None:
         f"Backward was never called, so the optimizer's {counted(seen.steps, 'step')} had no"
         f" gradients{say_where(at, 'it steps at')}."
     )
+    if seen.asked:
+        return not_given(seen, seen.asked, at)
     if seen.closure is not None and seen.closure.user:
         line = (
             f"The closure that the optimizer's step is given never calls backward; it is written at"
@@ -569,6 +571,23 @@ def no_backward(seen: Observation) -> Diagnosis | None:
             advice = "With automatic_optimization = False, call self.manual_backward(loss) between"
             advice += " zero_grad and step."
     return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=seen.stepped, advice=advice)
+
+
+def not_given(seen: Observation, asked: Sequence[Frame], at: Frame | None) -> Diagnosis:
+    """Gradients were computed by ``autograd.grad`` or ``torch.func``, and no parameter has one."""
+    made = next((frame for frame in asked if frame.user), asked[0])
+    line = (
+        f"Gradients are computed at {format_frame(made)}, but no parameter is given one, so the"
+        f" optimizer's {counted(seen.steps, 'step')} changed nothing{say_where(at, 'it steps at')}."
+    )
+    advice = (
+        "Give each parameter its gradient before the step: p.grad = gradient. torch.autograd.grad"
+        " and torch.func.grad only return gradients; a step reads those in p.grad."
+    )
+    user = made if at is not None and at.user else None
+    return make_diagnosis(
+        Cause.NOT_TRAINED, None, at, line, led=seen.stepped, user=user, advice=advice
+    )
 
 
 def not_registered(seen: Observation) -> Diagnosis | None:
@@ -1037,8 +1056,11 @@ def unmoved(seen: Observation) -> Diagnosis | None:
         how = f"`{found.text}` is called at" if found.text else "they are set at"
         line += f" first values{say_where(at, how)}."
         advice = "Do not copy or load earlier values into the model between two steps: restore them"
-        advice += " only after validation. If they are an average, update it after each step and"
-        advice += " copy it into the model only to validate."
+        advice += (
+            " only after validation. If a condition decides that, check what it compares with:"
+        )
+        advice += " the best loss begins at float('inf'). If they are an average, update it after"
+        advice += " each step and copy it into the model only to validate."
     elif found.how == "anew":
         line = "All weights are initialised anew before each step, so nothing is kept of what was"
         line += f" learned{say_where(at, 'at')}."

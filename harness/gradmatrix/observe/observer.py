@@ -655,7 +655,11 @@ class Observer:
         )
         return {
             **self.evidence.silent(held),
-            **({"unmoved": self._undoing(held)} if self.parameters.restored() else {}),
+            **(
+                {"unmoved": self._undoing(held)}
+                if self.parameters.restored(self.backward.losses())
+                else {}
+            ),
             **self.parameters.initialised_anew(),
             "anew": self.births.inside(held, self.evidence.named) or self.births.facts(loose),
             "kept": kept,

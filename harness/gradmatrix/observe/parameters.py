@@ -86,9 +86,9 @@ class ParameterWatch:
         """The smallest parameters of each optimizer and their values before its first step."""
         # By optimizer: where all weights that it holds were filled anew before each later step.
         self._refilled: Dict[int, List[List[Dict[str, Any]]]] = {}
-        self._restored: Dict[int, bool] = {}
-        """By optimizer: whether they had these values again before each later step, and no model
-        ran without gradients in between."""
+        self._restored: Dict[int, Optional[bool]] = {}
+        """By optimizer: whether they had these values again before each later step. None if they
+        had, and a model ran without gradients in between."""
         self.reached: Dict[int, Any] = {}
         """Every parameter that an audited backward pass reached, by id."""
         self.starving: Set[int] = set()
@@ -178,12 +178,14 @@ class ParameterWatch:
             kept = [(each, self.kept(torch, each)) for each in least if each.requires_grad]
             self._first[id(optimizer)] = [(each, value) for each, value in kept if value]
             return
-        if not self._restored.get(id(optimizer), True):
+        before = self._restored.get(id(optimizer), True)
+        if before is False:
             return
         stepped = [(each, value) for each, value in known if id(each) in self._changed]
-        self._restored[id(optimizer)] = bool(stepped) and all(
+        undone = bool(stepped) and all(
             self.differs(torch, each, value) is Change.NONE for each, value in stepped
         )
+        self._restored[id(optimizer)] = undone and before
 
     def _look_for_new_values(self, optimizer: Any) -> None:
         """Find out whether all weights were filled with new values since the last step."""
@@ -219,12 +221,21 @@ class ParameterWatch:
             for optimizer, known in self._first.items():
                 stepped = [each for each in known if id(each[0]) in own & self._changed]
                 if any(self.differs(torch, *each) is not Change.NONE for each in stepped):
-                    self._restored[optimizer] = False
+                    self._restored[optimizer] = self._restored.get(optimizer, True) and None
                     self._refilled.setdefault(optimizer, []).append([])
 
-    def restored(self) -> bool:
-        """Whether the steps of some optimizer were undone, each before the next one."""
-        return any(self._restored.values())
+    def restored(self, losses: List[Optional[float]]) -> bool:
+        """Whether the steps of some optimizer were undone, each before the next one.
+
+        If what it learned was tried out before, it may have been a task of its own. But not if each
+        step is the same: with the same loss (of all ``losses``) and the same learning rate.
+        """
+        for each, undone in self._restored.items():
+            rates = self.rates[each]
+            same = len(rates) >= ANEW and len({*losses}) == len({*rates}) == 1
+            if undone or (undone is None and same):
+                return True
+        return False
 
     def after_step(self, optimizer: Any, step: int, optimizers: List[Any]) -> None:
         """Read the gradients and compare the values.

@@ -22,7 +22,7 @@ ASKING = ("backward", "grad", "manual_backward")
 ARITHMETIC = ("add", "sub", "subtract", "mul", "addcmul", "addcdiv")
 """Functions of a tensor that make a new one; with an underscore they change it."""
 DELAY = re.compile(r"start|begin|delay|after|warm_?up|accum", re.IGNORECASE)
-UNDOING = re.compile(r"load|copy|restore|reset|revert|rollback|fill_|init", re.IGNORECASE)
+UNDOING = re.compile(r"load|(?<!deep)copy|restore|reset|revert|rollback|fill_|init", re.IGNORECASE)
 REWARD = re.compile(r"reward", re.IGNORECASE)
 LARGE = 10_000
 GENERATORS = ("parameters", "named_parameters")
