@@ -1342,7 +1342,7 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
             "the tensors that were stacked into",
         )
     built = next((each for each in seen.optimizers if each.steps), None)
-    if built is None:
+    if built is None or (running and cut_from_loss(seen, len(held))):
         return None
     kind, at = built.type, innermost_frame(built.frames)
     late = next((leaf for leaf in seen.leaves if leaf.late and leaf.frames), None)
@@ -1393,6 +1393,18 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         more,
         led=led,
         advice=advice,
+    )
+
+
+def cut_from_loss(seen: Observation, held: int) -> bool:
+    """Whether the script took the output of all that optimizers hold, ``held``, out of the graph.
+
+    A teacher runs without gradients, or its output is detached by a library.
+    """
+    return any(
+        event.parameters == held and event.frames[0].user
+        for event in seen.severed
+        if event.how not in (*NOT_SEVERED, *SWITCHES) and event.frames
     )
 
 
@@ -1645,8 +1657,13 @@ def severed(seen: Observation) -> Diagnosis | None:
         behind = counted(event.parameters, "parameter tensor")
         line += f"; {behind} behind it got no gradient"
     advice = advice_on_cut(event.how, at, event.frames)
+    loose, other = seen.unheld, tuple[str, ...]()
+    if loose is not None and all(best_step(p) == "n" for p in seen.parameters if p.held):
+        modules = few([f"`{name}`" for name in loose.modules], MOST_MODULES)
+        other += (f"The loss trains only {modules}, and no optimizer holds those parameters.",)
+        advice += f" If {modules} should learn instead, give those to the optimizer."
     return make_diagnosis(
-        Cause.DETACHED, event.module, at, f"{line}.", led=event.frames, advice=advice
+        Cause.DETACHED, event.module, at, f"{line}.", *other, led=event.frames, advice=advice
     )
 
 
