@@ -243,7 +243,7 @@ class Built(Frozen, frozen=True):
     """How often a GradScaler was asked for its step."""
     scaled_at: tuple[Frame, ...] = ()
     """Where the GradScaler was first asked."""
-    rate_from: Literal["constructor", "scheduler", "assignment"] | None = None
+    rate_from: Literal["constructor", "loaded", "scheduler", "assignment"] | None = None
     """What set a learning rate of 0 last; None if it was not 0 in all audited steps."""
     rate: str = ""
     """The scheduler's class, or the argument that says so, such as "learning_rate=0.0"."""

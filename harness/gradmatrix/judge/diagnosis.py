@@ -1832,6 +1832,8 @@ def not_updated(seen: Observation) -> Diagnosis | None:
     led = stepped[0].frames if stepped else ()
     if {p.learning_rate for p in still} == {0.0}:
         named = next((built for built in stepped if built.rate_frames), None)
+        if named is not None and named.rate_from == "loaded":
+            return explain_rate(named, module, say_what_learns(seen))
         if named is not None:
             led, at = named.rate_frames, innermost_frame(named.rate_frames)
             built_at = f": {named.rate}{say_where(at, 'at')}"
@@ -1860,7 +1862,8 @@ def not_updated(seen: Observation) -> Diagnosis | None:
 def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagnosis:
     """The learning rate was 0, and what wrote it last."""
     at = innermost_frame(built.rate_frames) or innermost_frame(built.frames)
-    where = say_where(at, "the optimizer is built at")
+    loaded = built.rate_from == "loaded"
+    where = say_where(at, "at" if loaded else "the optimizer is built at")
     line, advice = f"The learning rate was 0 in every audited step{where}.", ""
     if built.rate_from == "constructor" and built.rate:
         line = f"The learning rate was 0 from the start: {built.rate}{say_where(at, 'at')}."
@@ -1871,6 +1874,13 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
                 " something else than the step (in Stable-Baselines3 it is the part of the training"
                 " that is left, from 1 to 0)."
             )
+    elif loaded:
+        line = f"The state that was loaded into {built.type} set its learning rate to 0{where}."
+        advice = (
+            "The state of an optimizer has its learning rate, here that of the end of a schedule."
+            " After load_state_dict set group['lr'] of each group in optimizer.param_groups; build"
+            " a scheduler after that. Or load the state of the model alone."
+        )
     elif built.rate_from == "scheduler" and not built.scheduled:
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}, and no"
         line += " scheduler was ever stepped."

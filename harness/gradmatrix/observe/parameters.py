@@ -233,7 +233,7 @@ class ParameterWatch:
         for each, undone in self._restored.items():
             rates = self.rates[each]
             same = len(rates) >= ANEW and len({*losses}) == len({*rates}) == 1
-            if undone or (undone is None and same):
+            if {*rates} != {0.0} and (undone or (undone is None and same)):
                 return True
         return False
 

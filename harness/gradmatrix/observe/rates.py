@@ -25,10 +25,15 @@ class RateWatch:
         """The learning rate that an optimizer was built with, by id."""
         self._schedulers: Dict[int, List[Any]] = {}
         """The schedulers of an optimizer, by its id: class, where it was built, the object."""
+        self._loaded: Dict[int, List[Dict[str, Any]]] = {}
+        """By id of an optimizer: where a state was loaded that set its learning rate to 0."""
 
     def install(self) -> Callable[[], None]:
-        """Wrap the constructor of schedulers. The returned function unwraps it."""
-        from torch.optim import lr_scheduler
+        """Wrap the constructor of schedulers, and the loading of optimizers.
+
+        The returned function unwraps both.
+        """
+        from torch.optim import Optimizer, lr_scheduler
 
         kind: Any = getattr(lr_scheduler, "LRScheduler", None) or lr_scheduler._LRScheduler
         original = kind.__init__
@@ -39,16 +44,27 @@ class RateWatch:
             known.append((scheduler, frames(outside(sys._getframe(1), scheduler))))
             original(scheduler, optimizer, *args, **kwargs)
 
-        kind.__init__ = watched
+        load: Any = Optimizer.load_state_dict
+
+        @wraps(load)
+        def loaded(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before, result = highest_rate(optimizer), load(optimizer, *args, **kwargs)
+            if before and highest_rate(optimizer) == 0:
+                self._loaded[id(optimizer)] = frames(sys._getframe(1))
+            return result
+
+        owner: Any = Optimizer
+        kind.__init__, owner.load_state_dict = watched, loaded
 
         def undo() -> None:
-            kind.__init__ = original
+            kind.__init__, owner.load_state_dict = original, load
 
         return undo
 
     def built(self, optimizer: Any) -> None:
         """An optimizer was built."""
         self._first[id(optimizer)] = highest_rate(optimizer)
+        self._loaded.pop(id(optimizer), None)  # of one that is gone
 
     def scheduled(self, optimizer: Any) -> List[Dict[str, Any]]:
         """Where the last scheduler of ``optimizer`` was built; empty if it has none."""
@@ -64,6 +80,8 @@ class RateWatch:
         """What set the learning rate of ``optimizer`` to 0."""
         if self._first.get(id(optimizer)) == 0:
             return {"rate_from": "constructor", **said(built_at)}
+        if id(optimizer) in self._loaded:
+            return {"rate_from": "loaded", "rate_frames": self._loaded[id(optimizer)]}
         for scheduler, at in reversed(self._schedulers.get(id(optimizer), [])):
             if not any(map(float, getattr(scheduler, "_last_lr", [1.0]))):
                 name = type(scheduler).__name__
