@@ -57,7 +57,7 @@ class Pretended(Bisection):
     culprit: str = ""
     release: int = 0
 
-    def looked_up(self, resolved: resolution.Resolved, *, fresh: bool) -> Probe:  # noqa: ARG002
+    def looked_up(self, resolved: resolution.Resolved, *_: object, **__: object) -> Probe:
         """What would have run."""
         version = int(resolved.lock.version(self.culprit) or 0)
         return Probe(resolved, self.records[version >= self.release])

@@ -184,9 +184,9 @@ def test_environments_of_killed_upgrades_are_deleted(tmp_path: Path) -> None:
     """Except those that are kept, in use, of a stack or of this run."""
     for name in ("+left", "+kept", "+used", "+mine", "torch-2.13"):
         (tmp_path / name).mkdir()
-    (tmp_path / "+kept" / upgrade.KEPT).touch()
+    (tmp_path / "+kept" / environment.KEPT).touch()
     with held(tmp_path / ".+used.lock"):
-        upgrade.delete_leftovers(tmp_path, ["+mine"])
+        environment.drop_leftovers(tmp_path, ["+mine"])
     assert ["+kept", "+mine", "+used", "torch-2.13"] == sorted(
         path.name for path in tmp_path.iterdir() if path.is_dir()
     )
@@ -204,7 +204,7 @@ def test_a_half_deleted_environment_is_not_used(
         seen.append(((path / environment.MARKER).exists(), is_held(tmp_path / ".+left.lock")))
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    upgrade.delete_leftovers(tmp_path, [])
+    environment.drop_leftovers(tmp_path, [])
     assert [(False, True)] == seen
 
 

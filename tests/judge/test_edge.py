@@ -69,13 +69,17 @@ def test_a_state_whose_answer_is_known_is_not_asked_about() -> None:
 
 
 def test_what_may_be_asked_next_is_known_before_the_answer() -> None:
-    """One state for each answer; none where the answer ends the search."""
+    """One state for each answer, then one for each answer to these; none where nothing is open."""
     search = Search([1.0] * 8)
-    assert [2, 6] == search.following(4)
+    assert (4, [2, 6], [2, 6, 1, 3, 5, 7]) == (search.next(), search.coming(2), search.coming(9))
     search.saw(4, changed=True)
     search.saw(2, changed=True)
-    assert 2 == search.left
-    assert [] == search.following(1)
+    assert (2, []) == (search.left, search.coming(2))
+
+
+def test_with_noise_the_states_that_may_be_asked_next_are_few() -> None:
+    """The same state is asked again and again, so not every answer leads to another one."""
+    assert len(set(Search([1.0] * 2, 0.3).coming(5))) <= 1
 
 
 def test_the_most_questions_are_those_of_the_unluckiest_edge() -> None:

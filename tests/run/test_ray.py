@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradmatrix.cli.main import main
+from gradmatrix.cli.upgrade import own_scripts, refuse_in_place
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell, Failure, Record
 from gradmatrix.core.outcomes import TRAINS, Outcome
@@ -36,7 +37,8 @@ from tests.pretended import EVERYTHING, Watcher, World, pretend
 from tests.upgrading import make_checkout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from gradmatrix.run.plan import Selection
 
@@ -82,13 +84,13 @@ class FakeRay:
         self.options: list[dict[str, Any]] = []
         self.dies_after: list[int] = []
         """After how many cells each task is lost, one after the other; the next ones live."""
-        self.gpus = 0
-        self.running = self.most = 0
-        self.one_at_a_time = threading.Lock()
+        self.gpus, self.cpus = 0, 2
+        self.alone: AbstractContextManager[object] = threading.Lock()
+        """Held by each task: most of what pretends is not made for threads."""
 
     def cluster_resources(self) -> dict[str, float]:
         """Of all nodes."""
-        return {"CPU": 2.0, "GPU": float(self.gpus)} if self.gpus else {"CPU": 2.0}
+        return {"CPU": self.cpus, "GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
 
     def remote(self, function: Callable[..., Any]) -> SimpleNamespace:
         """A function with its options."""
@@ -106,7 +108,7 @@ class FakeRay:
 
     def stream(self, function: Callable[..., Any], *arguments: object) -> Iterator[object]:
         """A task with many results."""
-        with self.one_at_a_time:  # the working directory is that of the whole process
+        with self.alone:
             self.chdir(self.root)
             left = self.dies_after.pop(0) if self.dies_after else 1000
             try:
@@ -329,6 +331,39 @@ def test_ray_gets_so_many_stacks_at_once(fake: FakeRay, monkeypatch: pytest.Monk
         assert 1 == len(list(ended))
 
 
+def test_what_killed_upgrades_left_on_a_node_is_deleted(
+    fake: FakeRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sides of this one stay."""
+    monkeypatch.setenv("GRADMATRIX_CACHE_DIR", str(tmp_path / "node"))
+    environments = tmp_path / "node" / "environments"
+    for name in ("+left", "+side", "second"):
+        (environments / name).mkdir(parents=True)
+    project = Project.at(fake.root)
+    run = project.stack_run(project.matrix.stack("first"), Watcher())
+    with Cluster(project, None) as cluster:
+        cluster.sides.add("+side")
+        list(cluster.executed([run], EVERYTHING))
+    assert {"+side", "second"} == {path.name for path in environments.glob("[!.]*")}
+
+
+def test_a_script_of_the_command_line_runs_on_a_node(
+    fake: FakeRay, tmp_path: Path, world: World
+) -> None:
+    """It has the key that it has here; one outside of the project cannot be sent."""
+    outside = tmp_path.parent / f"{tmp_path.name}.py"
+    for path in (fake.root / "train.py", outside):
+        path.write_text("import torch\n", encoding="utf-8")
+    project = Project.at(fake.root)
+    run = project.stack_run(project.matrix.stack("first"), Watcher())
+    inside, elsewhere = own_scripts([str(fake.root / "train.py"), str(outside)], None, project)
+    with Cluster(project, None) as cluster:
+        list(cluster.executed([replace(run, scenarios=(inside,))], EVERYTHING))
+        assert ["train/script"] == world.asked
+        with pytest.raises(UserError, match="cannot be sent"):
+            list(cluster.executed([replace(run, scenarios=(elsewhere,))], EVERYTHING))
+
+
 def test_a_matrix_outside_of_the_project_is_bad_input(fake: FakeRay, tmp_path: Path) -> None:
     """Nodes get the project's folder only."""
     elsewhere = tmp_path.parent / f"{tmp_path.name}.toml"
@@ -336,23 +371,62 @@ def test_a_matrix_outside_of_the_project_is_bad_input(fake: FakeRay, tmp_path: P
         Cluster(Project.at(fake.root, matrix_file=elsewhere), None)
 
 
+COMMANDS = (
+    ["run", "first"],
+    ["upgrade", "first", "--to", "second"],
+    ["bisect", "sums/plain", "--good", "first", "--bad", "second"],
+    ["flips", "--budget", "1m"],
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_without_ray_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
 ) -> None:
     """The exit code is 2."""
     monkeypatch.setitem(sys.modules, "ray", None)
     root = make_checkout(tmp_path)
-    assert 2 == main(["run", "first", "--root", str(root), "--on", "ray"])
+    assert 2 == main([*words, "--root", str(root), "--on", "ray"])
     assert 'pip install "gradmatrix[ray]"' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", COMMANDS)
 def test_an_address_without_a_cluster_is_bad_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     """--address alone says nothing."""
     root = make_checkout(tmp_path)
-    assert 2 == main(["run", "first", "--root", str(root), "--address", "127.0.0.1:1"])
+    assert 2 == main([*words, "--root", str(root), "--address", "127.0.0.1:1"])
     assert "add --on ray" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--budget", "1cells"],
+        [*COMMANDS[1], "--keep"],
+        [*COMMANDS[2], "--metric", "peak_memory"],
+        ["flips"],
+    ],
+)
+def test_what_means_nothing_on_a_cluster_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """It is said before anything runs."""
+    root = make_checkout(tmp_path)
+    assert 2 == main([*words, "--root", str(root), "--on", "ray"])
+    assert "cannot be used with --on ray" in capsys.readouterr().err
+
+
+def test_an_environment_of_this_machine_is_refused_on_a_cluster(fake: FakeRay) -> None:
+    """Nodes do not have it."""
+    options = SimpleNamespace(on="ray")
+    side = SimpleNamespace(interpreter=Path("python"), name=".venv")
+    with pytest.raises(UserError, match="cannot be used with --on ray"):
+        refuse_in_place(options, SimpleNamespace(side=side))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:99999999", "ray://127.0.0.1:1"])
@@ -411,18 +485,18 @@ class Nodes:
     raylets: tuple[int, ...]
     folder: Path
 
-    def start(self, results: Path) -> subprocess.Popen[bytes]:
+    def start(self, results: Path, command: Sequence[str] = COMMAND) -> subprocess.Popen[bytes]:
         """A run on the cluster."""
-        words = [*COMMAND, "--on", "ray", "--address", self.address, "--results", str(results)]
+        words = [*command, "--on", "ray", "--address", self.address, "--results", str(results)]
         return subprocess.Popen([sys.executable, "-m", "gradmatrix", *words], cwd=ROOT)
 
     def kill_busy_one(self) -> None:
-        """Kill the node that runs a stack, with its workers, as if its machine were gone."""
+        """Kill a node that runs a stack, with its workers, as if its machine were gone."""
         workers = {raylet: children_of(raylet) for raylet in self.raylets}
-        (busy,) = (
+        busy = next(
             raylet
             for raylet, found in workers.items()
-            if any(command_of(worker).startswith(f"ray::{OLDEST}") for worker in found)
+            if any(" on cpu" in command_of(worker) for worker in found)
         )
         for process in (busy, *workers[busy]):
             os.kill(process, signal.SIGKILL)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.text import Text
 
-from gradmatrix.cli.options import print_json
+from gradmatrix.cli.options import print_json, refuse_address, refuse_on_ray
 from gradmatrix.cli.progress import Display
-from gradmatrix.cli.upgrade import own_scripts, what_moves
+from gradmatrix.cli.upgrade import own_scripts, refuse_in_place, what_moves
 from gradmatrix.compare import flip_search, upgrade
 from gradmatrix.compare.bisect import Bisection, at_release, base_for
 from gradmatrix.compare.flips import read as read_flips
@@ -25,6 +25,7 @@ from gradmatrix.core.text import counted, plain
 from gradmatrix.measure.statistics import Key
 from gradmatrix.publish.bisection import answer, as_html, as_issue, as_markdown
 from gradmatrix.run.lookup import select
+from gradmatrix.run.ray import machines
 from gradmatrix.run.scenarios import VARIANT
 from gradmatrix.trace import capsule
 
@@ -51,10 +52,11 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
     with Display(console) as display:
         display.stage(plain(options.good or options.between[0]), "resolving")
         good, bad = sides(options, project)
+    refuse_in_place(options, good, bad)
     tell = console.print if not options.json else (lambda *_, **__: None)
     for line in what_moves(good, bad):
         tell(Text(plain(line)), soft_wrap=True)
-    with Display(console) as display:
+    with Display(console, together=options.on is not None) as display:
         search = Bisection(
             project,
             good,
@@ -73,7 +75,9 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
             for line in prospect(search.outlook()):
                 console.print(Text(line), soft_wrap=True)
             return 0
-        found = search.run()
+        with machines(options, project, upgrade.THIS) as where:
+            search.machines, search.spare = where, where.spare
+            found = search.run()
     folder = keep(search, found)
     if options.json:
         print_json(found)
@@ -94,6 +98,9 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
 
 def flips_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Print which release is behind each change of the matrix; look for them within a budget."""
+    refuse_address(options)
+    if options.budget is None:
+        refuse_on_ray(options, "flips without --budget", "it only lists what is known")
     for name in options.pair or ():
         project.matrix.stack(name)
     found = flip_search.current(project, tuple(options.pair or ()))
@@ -101,12 +108,16 @@ def flips_command(options: argparse.Namespace, project: Project, console: Consol
         found = flip_search.taken(project, found, read_flips(options.take))
     if options.budget is not None:
         tell = console.print if not options.json else (lambda *_, **__: None)
-        with Display(console) as display:
+        with (
+            Display(console, together=options.on is not None) as display,
+            machines(options, project, upgrade.THIS) as where,
+        ):
             found = flip_search.Search(
                 project,
                 display,
                 lambda line: tell(Text(plain(line), style="dim"), soft_wrap=True),
                 options.budget,
+                where,
             ).run(found)
     if options.json:
         print_json(found)
@@ -127,6 +138,9 @@ def refuse(options: argparse.Namespace) -> None:
     """UserError if the options contradict each other."""
     for target in (options.markdown, options.html):
         refuse_unwritable(target)
+    refuse_address(options)
+    if options.metric:
+        refuse_on_ray(options, "--metric", "both sides are measured together on one machine")
     if options.between and (options.bad or len(options.package) != 1):
         raise UserError(
             "--between needs one --package, and no --bad.",

@@ -148,6 +148,13 @@ CORE_STACKS = argument(
     help="stacks of matrix.toml (default: the core stacks; without a matrix.toml, name a stack)",
 )  # fmt: skip
 ALL = flag("--all", "every stack of matrix.toml, and every scenario")
+ON_RAY = (
+    argument("--on", choices=("ray",), help="run the cells on the nodes of a Ray cluster"),
+    argument(
+        "--address", metavar="HOST:PORT",
+        help="the cluster (default: RAY_ADDRESS, or the one that runs on this machine)",
+    ),
+)  # fmt: skip
 EXPLAIN = flag("--explain", "say why each cell is run or not")
 VERBOSE = flag("-v", "show what the scenarios print, and every failure", "--verbose")
 CELL = argument(
@@ -302,13 +309,7 @@ def register_matrix(commands: Commands) -> None:
         ),
         flag("--strict", "exit with 1 if a judged cell does not pass"),
         flag("--drop-environments", "delete each environment after its cells ran"),
-        argument(
-            "--on", choices=("ray",), help="run the stacks on the nodes of a Ray cluster"
-        ),
-        argument(
-            "--address", metavar="HOST:PORT",
-            help="the cluster (default: RAY_ADDRESS, or the one that runs on this machine)",
-        ),
+        *ON_RAY,
         flag("--no-table", "do not show what trains at the end"),
         VERBOSE, JSON,
     ).set_defaults(begin="begin.run")  # fmt: skip
@@ -404,6 +405,7 @@ UPGRADE_OPTIONS = {
         flag("--bisect", "look for the release behind each regression: gradmatrix bisect"),
         flag("--fresh", "run every cell, recorded or not"),
         flag("--keep", "keep the environments that are made for this"),
+        *ON_RAY,
     ),
     "measuring": (
         argument(
@@ -506,6 +508,7 @@ def register_questions(commands: Commands) -> None:
             "--build", action="append", default=[], type=package, metavar="NAME",
             help="a package that may be built from its source release (repeatable)",
         ),
+        *ON_RAY,
         argument("--markdown", type=Path, metavar="FILE", help="write the answer as Markdown"),
         argument("--html", type=Path, metavar="FILE", help="write the answer as one page"),
         JSON,
@@ -527,7 +530,7 @@ def register_questions(commands: Commands) -> None:
             "--take", type=Path, metavar="FILE",
             help="take answers to open questions from the flips.json of another machine",
         ),
-        JSON,
+        *ON_RAY, JSON,
     )  # fmt: skip
     compare = add(
         commands, "compare", "upgrade.compare_command",

@@ -22,7 +22,9 @@ from gradmatrix.cli.options import (
     given_places,
     print_bytes,
     print_json,
+    refuse_address,
     refuse_both,
+    refuse_on_ray,
     warn,
     warn_and_code,
 )
@@ -39,20 +41,20 @@ from gradmatrix.run.ahead import Ahead, next_install
 from gradmatrix.run.budget import Meter
 from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.project import Project, by_date, find_checkout, same_verdict
-from gradmatrix.run.ray import Cluster
+from gradmatrix.run.ray import machines
 from gradmatrix.run.refresh import refresh
-from gradmatrix.run.stack import here
+from gradmatrix.run.stack import ThisMachine
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.lock import CannotLock
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gradmatrix.core.model import Lock, Stack
     from gradmatrix.run.plan import Selection
     from gradmatrix.run.refresh import News
-    from gradmatrix.run.stack import StackRun, Summary
+    from gradmatrix.run.stack import StackRun
 
 UNRESOLVED = 3
 """The exit code if a stack does not resolve: this is a result, not an error of this program."""
@@ -72,18 +74,9 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
         fresh=options.fresh,
         further=options.all or options.further,
     )
-    if options.address is not None and options.on is None:
-        raise UserError(
-            "--address names a cluster, and the run is on this machine.",
-            cause="--on ray is missing",
-            next_step=f"add --on ray, or leave out --address {options.address}",
-        )
-    if options.budget and options.on is not None:
-        raise UserError(
-            "--budget cannot be used with --on ray.",
-            cause="a budget counts what this machine uses",
-            next_step="leave one of them out",
-        )
+    refuse_address(options)
+    if options.budget:
+        refuse_on_ray(options, "--budget", "a budget counts what this machine uses")
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after
     project.known_locks()  # the table at the end needs them all: an edited one is an error now
@@ -125,10 +118,13 @@ def run_stacks(
     with Display(
         console, verbose=options.verbose, explain=options.explain, together=options.on is not None
     ) as display:
-        runs = taken(locked(project, stacks, display, missing, meter), selection, meter)
+        ready = locked(project, stacks, display, missing, meter)
+        dropping = (replace(run, drop=options.drop_environments) for run in ready)
+        runs = taken(dropping, selection, meter)
         following = partial(next_install, project, stacks, selection, display)
-        with Ahead() if meter is not None else Ahead(following) as ahead:  # a budget may end before
-            for lock, summary in executed(options, project, runs, selection, ahead):
+        first = Ahead() if meter is not None else Ahead(following)  # a budget may end before
+        with first, machines(options, project, ThisMachine(first)) as where:
+            for lock, summary in where.executed(runs, selection):
                 show_summary(console, summary)
                 show_fallen_behind(console, project.fallen_behind(lock))
     if meter is not None:
@@ -156,31 +152,12 @@ def locked(
 
 
 def taken(
-    runs: Iterator[StackRun], selection: Selection, meter: Meter | None
+    runs: Iterable[StackRun], selection: Selection, meter: Meter | None
 ) -> Iterator[StackRun]:
     """The runs for which the budget has room."""
     for run in runs:
         if meter is None or meter.takes(run.stack.name, run.plan(selection)):
             yield run
-
-
-def executed(
-    options: argparse.Namespace,
-    project: Project,
-    runs: Iterator[StackRun],
-    selection: Selection,
-    ahead: Ahead,
-) -> Iterator[tuple[Lock, Summary]]:
-    """Execute ``runs`` one after the other on this machine, or together on a cluster."""
-    if options.on is not None:
-        ready = list(runs)  # nodes get all locks at the start
-        with Cluster(project, options.address, drop=options.drop_environments) as cluster:
-            yield from cluster.executed(ready, selection)
-        return
-    for run in runs:
-        yield run.lock, replace(run, place=partial(here, ahead=ahead)).execute(selection)
-        if options.drop_environments:
-            project.drop_environment(run.stack)
 
 
 def show_results(

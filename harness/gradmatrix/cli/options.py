@@ -60,6 +60,26 @@ def refuse_both(names: Sequence[str], *, everything: bool) -> None:
         )
 
 
+def refuse_address(options: argparse.Namespace) -> None:
+    """UserError if a cluster is named and nothing runs there."""
+    if options.address is not None and options.on is None:
+        raise UserError(
+            "--address names a cluster, and the run is on this machine.",
+            cause="--on ray is missing",
+            next_step=f"add --on ray, or leave out --address {options.address}",
+        )
+
+
+def refuse_on_ray(options: argparse.Namespace, option: str, cause: str) -> None:
+    """UserError if an option is given that has no meaning on a cluster."""
+    if options.on is not None:
+        raise UserError(
+            f"{option} cannot be used with --on ray.",
+            cause=cause,
+            next_step="leave one of them out",
+        )
+
+
 NARROW = 20
 """Text is not folded to fewer characters than this."""
 

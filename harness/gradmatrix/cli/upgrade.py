@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from gradmatrix.cli.options import print_bytes, warn
+from gradmatrix.cli.options import print_bytes, refuse_address, refuse_on_ray, warn
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare import upgrade
@@ -26,10 +25,10 @@ from gradmatrix.judge.versions import packages_moved
 from gradmatrix.publish.comparison import move
 from gradmatrix.publish.reports import Form, as_schema, reports
 from gradmatrix.run.lookup import expect, select
-from gradmatrix.run.own_scripts import free_name, named, package_folders, project_of
+from gradmatrix.run.own_scripts import as_table, free_name, named, package_folders, project_of
 from gradmatrix.run.plan import Selection
+from gradmatrix.run.ray import machines
 from gradmatrix.run.scenarios import VARIANT, load_scripts
-from gradmatrix.stacks.config import Script
 
 if TYPE_CHECKING:
     import argparse
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.core.model import Scenario
     from gradmatrix.run.project import Project
+    from gradmatrix.run.stack import Machines
+    from gradmatrix.stacks.config import Script
 
 
 STANDARD_OUTPUT = "-"
@@ -133,8 +134,7 @@ def own_scripts(
 ) -> tuple[Scenario, ...]:
     """The scripts of the command line as scenarios, named after their files.
 
-    The modules in a script's folder and the packages of its project count as parts of it: it may
-    import them.
+    The packages of a script's project count as parts of it: it may import them.
 
     Raises:
         UserError: if a script is not a file, or ``directory`` is not a folder.
@@ -150,17 +150,12 @@ def own_scripts(
     tables: list[Script] = []
     for text in given:
         path, arguments = named(text)
-        modules = (each for each in sorted(path.parent.glob("*.py")) if each.is_file())
         taken = {each.name for each in tables} | set(project.known_scenarios())
+        place = None if directory is None else str(directory.absolute())
+        packages = map(str, package_folders(path, project_of(path)))
+        name = free_name(path, taken)
         tables.append(
-            Script(
-                name=free_name(path, taken),
-                path=str(path),
-                arguments=arguments,
-                inputs=tuple(glob.escape(str(each)) for each in modules),
-                directory=None if directory is None else str(directory.absolute()),
-                packages=tuple(map(str, package_folders(path, project_of(path)))),
-            )
+            as_table(name, path, arguments, directory=place, packages=packages, project=project)
         )
     return load_scripts(project.matrix_file, tables, project.known_scenarios())
 
@@ -168,39 +163,12 @@ def own_scripts(
 def upgrade_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run and compare two sides; the exit code is that of the comparison's verdict."""
     refuse_reports(options)
+    refuse_address(options)
+    if options.keep:
+        refuse_on_ray(options, "--keep", "the environments are on the nodes")
     plan = planned(options, project)
-    reading = Reading(options.python, tuple(options.extra), tuple(options.group))
-    with Display(console) as display:
-        display.stage(plain(options.baseline), "resolving")
-        baseline, candidate = upgrade.resolved_sides(
-            project,
-            options.baseline,
-            options.to,
-            reading,
-            as_of=options.as_of,
-            build=options.build,
-        )
-    if not quiet(options):
-        for line in what_moves(baseline, candidate):
-            console.print(Text(plain(line)), soft_wrap=True)
-    with Display(console) as display:
-        comparison = upgrade.upgrade(project, baseline, candidate, plan, display)
-        if options.bisect:
-            keys = regressed(comparison)
-            comparison = bisected(
-                comparison,
-                keys,
-                lambda key: Bisection(
-                    project,
-                    baseline,
-                    candidate,
-                    plan.scenarios,
-                    key,
-                    display,
-                    partial(say, options, console),
-                    along=keys,
-                ),
-            )
+    with machines(options, project, upgrade.THIS) as where:
+        baseline, candidate, comparison = compared(options, project, console, plan, where)
     own = [each.name for each in plan.scenarios if each.arguments is not None]
     parts = [*options.scenario, *options.cell, *options.device, *own]
     path = upgrade.keep_report(project, baseline, candidate, comparison, parts)
@@ -218,6 +186,61 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
     if options.speed_optional and comparison.verdict is Verdict.SPEED_UNKNOWN:
         return EXIT_CODES[Verdict.SAFE]
     return comparison.exit_code
+
+
+def compared(
+    options: argparse.Namespace,
+    project: Project,
+    console: Console,
+    plan: Plan,
+    where: Machines,
+) -> tuple[Resolved, Resolved, Comparison]:
+    """Both sides, and what became of their cells."""
+    reading = Reading(options.python, tuple(options.extra), tuple(options.group))
+    with Display(console) as display:
+        display.stage(plain(options.baseline), "resolving")
+        baseline, candidate = upgrade.resolved_sides(
+            project,
+            options.baseline,
+            options.to,
+            reading,
+            as_of=options.as_of,
+            build=options.build,
+        )
+    refuse_in_place(options, baseline, candidate)
+    if not quiet(options):
+        for line in what_moves(baseline, candidate):
+            console.print(Text(plain(line)), soft_wrap=True)
+    with Display(console, together=options.on is not None) as display:
+        comparison = upgrade.upgrade(
+            project, baseline, candidate, replace(plan, machines=where), display
+        )
+        if options.bisect:
+            keys = regressed(comparison)
+            comparison = bisected(
+                comparison,
+                keys,
+                lambda key: Bisection(
+                    project,
+                    baseline,
+                    candidate,
+                    plan.scenarios,
+                    key,
+                    display,
+                    partial(say, options, console),
+                    along=keys,
+                    machines=where,
+                    spare=where.spare,
+                ),
+            )
+    return baseline, candidate, comparison
+
+
+def refuse_in_place(options: argparse.Namespace, *sides: Resolved) -> None:
+    """UserError if a side is an environment of this machine and cells run on nodes."""
+    for each in sides:
+        if each.side.interpreter is not None:
+            refuse_on_ray(options, each.side.name, "this environment is on this machine only")
 
 
 def say(options: argparse.Namespace, console: Console, line: str) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, starmap
-from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -21,12 +20,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.compare import resolution, sides
+from gradmatrix.compare.resolution import Resolved
 from gradmatrix.compare.upgrade import (
+    THIS,
     SideRun,
-    delete_leftovers,
     ended,
     folder_of,
     key_of,
+    metadata_folder,
     with_partners,
 )
 from gradmatrix.core.errors import UserError
@@ -56,7 +57,7 @@ from gradmatrix.judge.versions import packages_moved
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.stacks import environment, metadata
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, InstallFailed, has_driver
+from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, has_driver
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import IndexUnreachable, admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
@@ -64,17 +65,16 @@ from gradmatrix.stacks.lock import NeedsBuild
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
     from gradmatrix.compare.comparison import Comparison
     from gradmatrix.compare.paired import Paired
-    from gradmatrix.compare.resolution import Resolved
     from gradmatrix.compare.sides import Side
     from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.judge.versions import PackageMove
     from gradmatrix.measure.statistics import Key, Ratio
     from gradmatrix.run.project import Project
-    from gradmatrix.run.stack import Progress
+    from gradmatrix.run.stack import Machines, Progress, StackRun
     from gradmatrix.stacks.index import Release
 
 NAMED, ASKED, OTHER = 16.0, 4.0, 1.0
@@ -94,6 +94,10 @@ Moved = dict[str, str]
 
 class OutOfTime(Exception):
     """The time for a bisection is over. What ran is kept."""
+
+
+class NoAnswer(UserError):
+    """There is no release to find between these sides. To ask again gives the same."""
 
 
 @dataclass(frozen=True)
@@ -187,17 +191,20 @@ class Bisection:
     """Cells that run wherever this one does, because they are bisected too."""
     paired: Paired | None = None
     """Measures, if speed or memory is asked about and not the outcome."""
+    machines: Machines = THIS
+    spare: int = THIS.spare
+    """How many sets of packages that may be next are made ready while one runs."""
     until: float = math.inf
     """The time (monotonic) after which nothing more is run: OutOfTime."""
     skipped: list[NotJudged] = field(default_factory=list)
+    ready: dict[str, Resolved] = field(default_factory=dict)
+    """Sets of packages that were resolved ahead of their turn, by what is asked for."""
     seen: dict[str, Probe] = field(default_factory=dict)
     """By the digest of the lock."""
     outcome: tuple[object, ...] = ()
     """How the cell ends on the good side."""
     kept: set[str] = field(default_factory=set)
     """Environments that stay until the end, or until they are used."""
-    coming: Sequence[Moved] = ()
-    """What may run after this. It is installed meanwhile."""
     around: list[tuple[Probe, Probe]] = field(default_factory=list)
     """What ran on both sides of each edge."""
     without: End | None = None
@@ -212,7 +219,7 @@ class Bisection:
         """
         moves = self.moves()
         with asking(), self.deleting():
-            ends = self.end(self.good), self.end(self.bad)
+            ends = self.end(self.good, [self.bad]), self.end(self.bad)
             self.outcome = self.ending(ends[0])
             if failed_before(ends):
                 self.tell(
@@ -267,7 +274,7 @@ class Bisection:
     def moves(self) -> tuple[PackageMove, ...]:
         """What differs between the sides; UserError if nothing does, or if Python does."""
         if self.good.lock.python != self.bad.lock.python:
-            raise UserError(
+            raise NoAnswer(
                 f"The sides have Python {self.good.lock.python} and {self.bad.lock.python}.",
                 cause="a bisection moves packages, and both sides must have one Python",
                 next_step="name sides with one Python, or give --python to files that leave it "
@@ -277,7 +284,7 @@ class Bisection:
             self.good.lock, self.bad.lock, (self.good.contents, self.bad.contents)
         )
         if not moves:
-            raise UserError(
+            raise NoAnswer(
                 f"{self.good.side.name} and {self.bad.side.name} have the same packages.",
                 cause="nothing is between them",
                 next_step="name sides that differ",
@@ -330,7 +337,7 @@ class Bisection:
         while self.ending(ends[1]) != self.outcome:
             try:
                 units = self.culprits(self.units(ends))
-            except UserError as error:
+            except NoAnswer as error:
                 if not found:
                     raise
                 self.skip("what comes after", f"{error.what} {error.cause}")
@@ -343,11 +350,11 @@ class Bisection:
             self.good, self.outcome = passed.resolved, self.ending(passed)
         return found
 
-    def end(self, resolved: Resolved) -> Probe:
-        """The cell on one of the two sides; UserError if it cannot be judged there."""
-        probe = self.looked_up(resolved, fresh=False)
+    def end(self, resolved: Resolved, coming: Sequence[Resolved] = ()) -> Probe:
+        """The cell on one of the two sides; NoAnswer if it cannot be judged there."""
+        probe = self.looked_up(resolved, coming[: self.spare], fresh=False)
         if probe.record is None:
-            raise UserError(
+            raise NoAnswer(
                 f"{self.key} cannot be judged on {resolved.side.name}.",
                 cause=probe.why,
                 next_step="name a side on which it runs",
@@ -380,7 +387,7 @@ class Bisection:
         )
 
     def units(self, ends: Sequence[Probe]) -> list[Unit]:
-        """The packages to look at, the likely ones first; UserError if there is none."""
+        """The packages to look at, the likely ones first; NoAnswer if there is none."""
         moves = self.moves()
         named = named_in(filter(None, (each.record for each in ends)))
         asked = names_in((*self.good.side.asked, *self.bad.side.asked))
@@ -398,7 +405,7 @@ class Bisection:
             units[name] = Unit(name, group, move.before, weight)
         if not units:
             lacks = [each.name for each in moves if each.name in self.only and not each.after]
-            raise UserError(
+            raise NoAnswer(
                 "No package can be moved from the good side to the bad one.",
                 cause=f"only the good side has {lacks[0]}"
                 if lacks
@@ -423,7 +430,7 @@ class Bisection:
             fronts = [given | together(units[:length]) for length in range(len(units) + 1)]
             low, high = self.first_that_changes(fronts, [unit.weight for unit in units])
             if self.changes(fronts[high]) is False:
-                raise UserError(
+                raise NoAnswer(
                     "The packages of the bad side do not change the outcome on the good one.",
                     cause="what it lacks, another content of a package, or chance decides",
                     next_step="name sides that are nearer to each other; for a script that ends "
@@ -442,8 +449,14 @@ class Bisection:
 
         They are several if the sets of packages between them could not be judged.
         """
-        one = (each for each in units if len(units) == 1 or self.changes(given | each.versions))
-        return next(one, None) or merged(units)
+        states = [given | each.versions for each in units]
+        places = (
+            place
+            for place, state in enumerate(states)
+            if len(units) == 1 or self.changes(state, self.behind(states, place))
+        )
+        found = next(places, None)
+        return merged(units) if found is None else units[found]
 
     def dragged(self, unit: Unit) -> Unit:
         """The unit, or the one of the packages that came along with it that is enough alone.
@@ -465,8 +478,13 @@ class Bisection:
         alone = [each for each in came if self.resolved(each.versions | stays)]
         if not alone or self.changes(together(alone) | stays) is False:
             return unit
+        states = [each.versions | stays for each in alone[:MOST_DRAGGED]]
         return next(
-            (each for each in alone[:MOST_DRAGGED] if self.changes(each.versions | stays)),
+            (
+                alone[place]
+                for place, state in enumerate(states)
+                if self.changes(state, self.behind(states, place))
+            ),
             unit,
         )
 
@@ -511,11 +529,9 @@ class Bisection:
         states = [others | unit.at(each) for each in line]
         ran = []
         for place, state in enumerate(states):
-            self.coming = states[place + 1 : place + 2]
-            probe = self.probe(state)
+            probe = self.probe(state, self.behind(states, place))
             if probe.record is not None:
                 ran.append((place, self.ending(probe)))
-        self.coming = []
         return [
             self.between(unit, others, line, (low, high))
             for (low, one), (high, other) in pairwise(ran)
@@ -568,8 +584,8 @@ class Bisection:
         self, unit: Unit, before: str | None, after: str, others: Moved
     ) -> tuple[Probe, Probe]:
         """Both releases, with every other package at one version if the resolver allows it."""
-        second = self.probe(others | unit.at(after))
         moved = others | unit.at(before)
+        second = self.probe(others | unit.at(after), [moved][: self.spare])
         first = self.probe(moved)
         if before and second.lock is not None:
             held = {
@@ -587,16 +603,12 @@ class Bisection:
         self, name: str, before: str | None, after: str
     ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
         """What a release requires otherwise than the one before it, and where it says more."""
-        new, old = (metadata.read(self.metadata, name, each or "") for each in (after, before))
+        folder = metadata_folder(self.project)
+        new, old = (metadata.read(folder, name, each or "") for each in (after, before))
         if new is None:
             return (), ()
         told = metadata.differing(old, new, is_of_torch) if old else ()
         return told, tuple(starmap(Link, metadata.links(new)))
-
-    @property
-    def metadata(self) -> Path:
-        """Where the metadata of packages is kept that were installed for a bisection."""
-        return folder_of(self.project) / "metadata"
 
     def releases(self, name: str, before: str, after: str) -> list[str]:
         """The releases between two, in the order from the one to the other."""
@@ -631,9 +643,8 @@ class Bisection:
         """
         search = Search(weights or [1.0] * (len(states) - 1), self.noise)
         while (state := search.next()) is not None:
-            self.coming = [states[each] for each in search.following(state)]
-            changed = self.answer(states[state])
-            self.coming = []
+            coming = [states[each] for each in search.coming(self.spare)]
+            changed = self.answer(states[state], coming)
             if changed is None:
                 search.skip(state)
             else:
@@ -641,28 +652,35 @@ class Bisection:
             self.tell(f"  {counted(search.left, 'place')} left, of {len(search.chances)}")
         return search.answer()
 
-    def changes(self, moved: Moved) -> bool | None:
+    def behind(self, states: Sequence[Moved], place: int) -> Sequence[Moved]:
+        """The states that are made ready while one of them runs."""
+        return states[place + 1 :][: self.spare]
+
+    def changes(self, moved: Moved, coming: Sequence[Moved] = ()) -> bool | None:
         """Whether these packages change the outcome; None if that cannot be judged."""
         search = Search([1.0, 1.0], self.noise)
         while search.next() is not None:
-            changed = self.answer(moved)
+            changed = self.answer(moved, coming)
             if changed is None:
                 return None
             search.saw(1, changed=changed)
         return search.answer() == (0, 1)
 
-    def answer(self, moved: Moved) -> bool | None:
+    def answer(self, moved: Moved, coming: Sequence[Moved] = ()) -> bool | None:
         """Whether one run with these packages ends differently from the good side."""
-        probe = self.probe(moved)
+        probe = self.probe(moved, coming)
         return None if probe.record is None else self.ending(probe) != self.outcome
 
-    def probe(self, moved: Mapping[str, str]) -> Probe:
-        """Resolve the good side with these packages moved, and run the cell there."""
+    def probe(self, moved: Mapping[str, str], coming: Sequence[Moved] = ()) -> Probe:
+        """Resolve the good side with these packages moved, and run the cell there.
+
+        Meanwhile what may be ``coming`` is made ready.
+        """
         if time.monotonic() > self.until:
             raise OutOfTime
-        return self.ran(self.resolved(moved))
+        return self.ran(self.resolved(moved), coming)
 
-    def ran(self, resolved: Resolved | None) -> Probe:
+    def ran(self, resolved: Resolved | None, coming: Sequence[Moved] = ()) -> Probe:
         """Run the cell there, unless this set of packages ran before."""
         if resolved is None:
             return Probe(None, None, self.skipped[-1].why)
@@ -670,7 +688,7 @@ class Bisection:
         known = self.seen.get(digest)
         if known is not None and not (self.noise and known.record):
             return known
-        probe = self.looked_up(resolved, fresh=bool(self.noise and known))
+        probe = self.looked_up(resolved, coming, fresh=bool(self.noise and known))
         self.seen[digest] = probe
         if probe.record is None:
             self.skip(resolved.side.name, probe.why)
@@ -691,6 +709,8 @@ class Bisection:
 
     def locked(self, what: str, side: Side) -> Resolved | None:
         """A side with its lock; None if it has no solution on any day, and why is kept."""
+        if repr(side) in self.ready:
+            return self.ready[repr(side)]
         try:
             lock, text = resolution.attempt(side, self.project.index)
             if lock.failure is not None and side.as_of != self.latest:
@@ -716,68 +736,77 @@ class Bisection:
         self.tell(f"{what}: skipped, {why}")
         self.skipped.append(NotJudged(what, why))
 
-    def looked_up(self, resolved: Resolved, *, fresh: bool) -> Probe:
+    def looked_up(
+        self, resolved: Resolved, coming: Sequence[Moved | Resolved], *, fresh: bool
+    ) -> Probe:
         """Run the cell, and what it must agree with, in the environment of a lock.
 
         A record of an earlier run is used. An environment that is made for it is deleted again.
         """
-        run = SideRun(resolved, self.project, self.scenarios, self.progress)
+        run = self.side_run(resolved)
         pairs = frozenset(
             (k.scenario, k.variant) for k in with_partners([self.key, *self.along], self.scenarios)
         )
         selection = Selection(variants=pairs, devices=frozenset({self.key.device}), fresh=fresh)
         there = (self.project.environments / run.name).exists() and run.name not in self.kept
         try:
-            with self.ahead(run, selection):
+            with self.ahead(run, coming, selection):
                 records = run.executed(selection)
             return self.judged(run, records.get(self.key))
         finally:
             if resolved.own and not there and run.interpreter is None:
-                metadata.keep(self.project.environments / run.name, self.metadata)
                 if self.paired is not None and resolved is self.good:
                     self.kept.add(run.name)
                 else:
                     self.kept.discard(run.name)
                     environment.drop(self.project.environments, run.name)
 
-    @contextmanager
-    def ahead(self, run: SideRun, selection: Selection) -> Iterator[None]:
-        """Install what may run next, while cells run in this environment.
+    def side_run(self, resolved: Resolved) -> SideRun:
+        """Runs the cells of a set of packages."""
+        return SideRun(
+            resolved,
+            self.project,
+            self.scenarios,
+            self.progress,
+            self.machines,
+            drop=resolved.own,
+        )
 
-        Not while something is measured. The wait at the end is for one install at most.
+    def ahead(
+        self, run: SideRun, coming: Sequence[Moved | Resolved], selection: Selection
+    ) -> AbstractContextManager[None]:
+        """Make ready what may run next, while cells run in this environment.
+
+        Not while something is measured.
         """
-        if not self.coming or self.paired is not None or not will_run(run, selection):
-            yield
-            return
-        with suppress(InstallFailed, NeedsBuild), run.installed():
-            pass  # first: what runs now must not wait for what may run next
-        over = Event()
-        thread = Thread(target=self.install, args=(self.coming, selection, over))
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        if not coming or self.paired is not None or not will_run(run, selection):
+            return nullcontext()
+        later = replace(selection, fresh=False)
+        return self.machines.ahead(run.stack_run(), self.runs(coming, later), later)
 
-    def install(self, coming: Iterable[Moved], selection: Selection, over: Event) -> None:
-        """Install sets of packages until ``over``. What fails is told when its turn has come."""
-        environments = self.project.environments
-        for moved in coming:
-            if over.is_set():
-                return
-            with suppress(InstallFailed, NeedsBuild, UserError, IndexUnreachable):
-                _, side = self.named(moved)
-                lock, text = resolution.attempt(side, self.project.index)
-                if lock.failure is not None or lock.digest in self.seen or over.is_set():
+    def runs(self, coming: Iterable[Moved | Resolved], selection: Selection) -> Iterator[StackRun]:
+        """Runs of what is coming and has no record. What fails is told when its turn has come."""
+        for each in coming:
+            with suppress(NeedsBuild, UserError, IndexUnreachable):
+                resolved = each if isinstance(each, Resolved) else self.attempted(each)
+                if resolved is None or resolved.lock.digest in self.seen:
                     continue
-                resolved = resolution.kept(side, lock, text, folder_of(self.project) / "locks")
-                run = SideRun(resolved, self.project, self.scenarios, self.progress)
-                if (environments / run.name).exists() or not will_run(run, selection):
+                run = self.side_run(resolved)
+                if not will_run(run, selection):
                     continue
-                self.kept.add(run.name)
-                with environment.in_use(environments, run.name):
-                    environment.ensure(resolved.lock, resolved.locks, environments)
+                if resolved.own and not (self.project.environments / run.name).exists():
+                    self.kept.add(run.name)
+                yield run.stack_run()
+
+    def attempted(self, moved: Moved) -> Resolved | None:
+        """The good side with these packages moved; None if that has no solution."""
+        _, side = self.named(moved)
+        lock, text = resolution.attempt(side, self.project.index)
+        if lock.failure is not None:
+            return None
+        found = resolution.kept(side, lock, text, folder_of(self.project) / "locks")
+        self.ready[repr(side)] = found
+        return found
 
     def judged(self, run: SideRun, record: Record | None) -> Probe:
         """What a run says about its set of packages. Measures it if that is asked."""
@@ -793,8 +822,7 @@ class Bisection:
             return Probe(resolved, None, why)
         if self.paired is None or resolved.lock.digest == self.good.lock.digest:
             return Probe(resolved, record)
-        good = SideRun(self.good, self.project, self.scenarios, self.progress)
-        ratio = self.paired.ratio(good, run, self.key)
+        ratio = self.paired.ratio(self.side_run(self.good), run, self.key)
         if ratio is None:
             return Probe(resolved, None, "it could not be measured")
         if self.paired.is_open(ratio):
@@ -805,7 +833,7 @@ class Bisection:
     def deleting(self) -> Iterator[None]:
         """Delete the environments that killed runs left, and at the end those that stayed."""
         environments = self.project.environments
-        delete_leftovers(environments, [self.good.lock.stack, self.bad.lock.stack])
+        environment.drop_leftovers(environments, [self.good.lock.stack, self.bad.lock.stack])
         try:
             yield
         finally:

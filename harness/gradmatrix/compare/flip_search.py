@@ -10,16 +10,16 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gradmatrix.compare import resolution, sides
-from gradmatrix.compare.bisect import Bisection, OutOfTime
+from gradmatrix.compare.bisect import Bisection, NoAnswer, OutOfTime
 from gradmatrix.compare.flips import load, path_of
-from gradmatrix.compare.upgrade import UNTRIED, ended, folder_of, key_of
-from gradmatrix.core.errors import UserError
+from gradmatrix.compare.upgrade import THIS, UNTRIED, ended, folder_of, key_of
 from gradmatrix.core.files import held, write_atomically
 from gradmatrix.core.outcomes import NOT_INSTALLED, OF_THE_MACHINE, Phase, phase_of
 from gradmatrix.judge.edge import Flips, Turning
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.core.model import Record
     from gradmatrix.run.project import Project
-    from gradmatrix.run.stack import Progress
+    from gradmatrix.run.stack import Machines, Progress
 
 COMING = "next"
 """The stack of pre-releases: its changes are looked for first."""
@@ -128,24 +128,37 @@ class Search:
     tell: Callable[[str], object]
     """Gets a line about each step."""
     budget_s: float
+    machines: Machines = THIS
 
     def run(self, flips: Flips) -> Flips:
-        """Look for what is open; write the file after each answer."""
+        """Look for what is open, side by side between different stacks."""
         until = time.monotonic() + self.budget_s
+        pairs = list(dict.fromkeys(turn.stacks for turn in flips.turns if turn.is_open))
+        together = max(1, min(len(pairs), self.machines.at_once))
+        look = partial(self.between, flips, until, self.machines.spare // together)
+        for _ in self.machines.side_by_side(look, pairs):
+            pass
+        return answered(flips, load(self.project.published_results))
+
+    def between(self, flips: Flips, until: float, spare: int, stacks: tuple[str, str]) -> None:
+        """Look for what is open between two stacks; write the file after each answer."""
         for place in range(len(flips.turns)):
             turn = flips.turns[place]
-            if not turn.is_open:
+            if turn.stacks != stacks or not turn.is_open:
                 continue
-            beside = [each for each in flips.turns if each.stacks == turn.stacks and each.is_open]
+            if time.monotonic() > until:
+                return
+            beside = [each for each in flips.turns if each.stacks == stacks and each.is_open]
             try:
-                found = self.answered(turn, beside, until)
+                found = self.answered(turn, beside, until, spare)
             except OutOfTime:
-                break
+                return
             turns = (*flips.turns[:place], found, *flips.turns[place + 1 :])
             flips = write(self.project, Flips(turns=turns))
-        return flips
 
-    def answered(self, turn: Turning, beside: Iterable[Turning], until: float) -> Turning:
+    def answered(
+        self, turn: Turning, beside: Iterable[Turning], until: float, spare: int
+    ) -> Turning:
         """The change with its release, or with the reason why there is none."""
         self.tell(f"{turn.cell}: {turn.stacks[0]} → {turn.stacks[1]}")
         keys = [Key(*each.cell.split("/")) for each in beside]
@@ -162,9 +175,11 @@ class Search:
                 self.progress,
                 self.tell,
                 along=keys,
+                machines=self.machines,
+                spare=spare,
                 until=until,
             ).run()
-        except UserError as error:
+        except NoAnswer as error:
             return msgspec.structs.replace(turn, why=f"{error.what} {error.cause}")
         why = "" if found.edges else "it ended in the same way on both sides"
         return msgspec.structs.replace(turn, edges=found.edges, why=why)

@@ -22,7 +22,7 @@ from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
 from gradmatrix.core.model import LockedPackage, Stack
 from gradmatrix.core.outcomes import CONFLICT, INDEX_UNREACHABLE, NO_RELEASE
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
+from gradmatrix.stacks.environment import MARK, ONLY_CUDA, TRITON
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import IndexUnreachable
 from gradmatrix.stacks.lock import NeedsBuild
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from gradmatrix.judge.versions import Contents
     from gradmatrix.stacks.index import Index, Release
 
-MARK = "+"
-"""The names of stacks that upgrades make begin with it; those of the matrix cannot."""
 DIGITS = 12
 
 

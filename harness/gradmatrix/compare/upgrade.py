@@ -12,14 +12,13 @@ import math
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from packaging.utils import canonicalize_name
 
 from gradmatrix.compare import resolution, sides
 from gradmatrix.compare.comparison import Results, as_json, compare
-from gradmatrix.compare.resolution import MARK
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Build, Role, Stack
@@ -31,7 +30,7 @@ from gradmatrix.measure import race
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.pool import new_run_id, workplace
-from gradmatrix.run.stack import StackRun, cells_in
+from gradmatrix.run.stack import ThisMachine, cells_in
 from gradmatrix.run.store import Store, in_order, newest
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import ONLY_CUDA, Environment, device_class, has_driver
@@ -50,13 +49,13 @@ if TYPE_CHECKING:
     from gradmatrix.run.plan import Planned
     from gradmatrix.run.pool import Isolation
     from gradmatrix.run.project import Project
-    from gradmatrix.run.stack import Progress, Records
+    from gradmatrix.run.stack import Machines, Progress, Records, StackRun
 
 
+T = TypeVar("T")
+THIS = ThisMachine()
 UNTRIED = {UNSUPPORTED, NO_DEVICE}
 """Outcomes of cells that are not run at all, so that another run cannot change them."""
-KEPT = "kept"
-"""A file in an environment that the user asked to keep."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +83,7 @@ class Plan:
     timing: Timing | None = None
     keep: bool = False
     """Whether the environments that are made for it stay."""
+    machines: Machines = THIS
 
 
 def resolved_sides(
@@ -170,16 +170,24 @@ def refuse_python(word: str, side: Side, other: Side | None, reading: Reading) -
 
 
 def upgrade(
-    project: Project, baseline: Resolved, candidate: Resolved, plan: Plan, progress: Progress
+    project: Project,
+    baseline: Resolved,
+    candidate: Resolved,
+    plan: Plan,
+    progress: Progress,
 ) -> Comparison:
     """Run both sides and compare them.
 
-    Their environments are deleted afterwards, also if the run is interrupted.
+    Their environments are deleted afterwards, also if the run is interrupted. What is measured is
+    measured on this machine.
     """
-    runs = [SideRun(each, project, plan.scenarios, progress) for each in (baseline, candidate)]
+    runs = [
+        SideRun(each, project, plan.scenarios, progress, plan.machines)
+        for each in (baseline, candidate)
+    ]
     names = [run.name for run in runs]
     there = {name for name in names if (project.environments / name).exists()}
-    delete_leftovers(project.environments, names)
+    environment.drop_leftovers(project.environments, names)
     try:
         return compared(project, runs[0], runs[1], plan)
     finally:
@@ -192,11 +200,13 @@ def upgrade(
 
 def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> Comparison:
     """Run both sides, run changed cells again, measure those that train, and compare."""
-    before, after = first.executed(plan.selection), second.executed(plan.selection)
+    before, after = on_both(plan, (first, second), lambda run: run.executed(plan.selection))
     repeats = repeated(first, second, before, after, plan)
     measured: Mapping[Key, Measured] = {}
     if plan.timing is not None:
         keys = to_measure(before, after, plan.timing, plan.scenarios)
+        elsewhere = [key for key in keys if device_class(key.device) is None]
+        keys = [key for key in keys if key not in elsewhere]
         least_s = math.ceil(sum(race.smallest_budget_s(step_s(before, after, key)) for key in keys))
         if plan.timing.budget_s < least_s:
             cells = counted(len(keys), "cell")
@@ -205,12 +215,22 @@ def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> C
             measured = {key: race.unmeasured(key, notice) for key in keys}
         else:
             measured = measure(project, first, second, keys, plan.timing)
+        for key in elsewhere:
+            notice = f"this machine has no {key.device} device, and only it measures"
+            measured = {**measured, key: race.unmeasured(key, notice)}
     return compare(
         results(first, before, repeats[0]),
         results(second, after, repeats[1]),
         {scenario.name: scenario for scenario in plan.scenarios},
         measured,
     )
+
+
+def on_both(plan: Plan, sides: Sequence[SideRun], do: Callable[[SideRun], T]) -> list[T]:
+    """Do something with both sides, at the same time if the machines allow it."""
+    both = enumerate(sides)
+    found = dict(plan.machines.side_by_side(lambda each: (each[0], do(each[1])), both))
+    return [found[number] for number in sorted(found)]
 
 
 def step_s(before: Mapping[Key, Record], after: Mapping[Key, Record], key: Key) -> float:
@@ -339,17 +359,16 @@ def rounds(sides: Ran, keys: Collection[Key], plan: Plan) -> list[Repeats]:
     everything = with_partners(keys, plan.scenarios) & there
     open_ones = {(key.scenario, key.device) for key in everything if is_open(key, sides, numbers)}
     rerun = {key for key in everything if (key.scenario, key.device) in open_ones}
-    found: list[Repeats] = []
-    for run, _ in sides:
+
+    def again(run: SideRun) -> Repeats:
         ended = []
         for number in numbers:
             run.stage(f"changed cells again, {number} of {plan.repeats}")
             kept = run.again(number, everything - rerun, fresh=plan.selection.fresh)
             ended.append(kept | run.again(number, rerun, fresh=True))
-        found.append(
-            {key: tuple(outcomes[key] for outcomes in ended if key in outcomes) for key in keys}
-        )
-    return found
+        return {key: tuple(outcomes[key] for outcomes in ended if key in outcomes) for key in keys}
+
+    return on_both(plan, [run for run, _ in sides], again)
 
 
 def is_open(key: Key, sides: Ran, numbers: Iterable[int]) -> bool:
@@ -444,22 +463,9 @@ def report_folder(project: Project, words: str, baseline: Resolved, candidate: R
     return folder_of(project) / "reports" / name
 
 
-def delete_leftovers(environments: Path, but: Collection[str]) -> None:
-    """Delete environments that killed upgrades left, except ``but``, kept ones and those in use."""
-    for left in environments.glob(f"{MARK}*"):
-        if left.name in but or (left / KEPT).exists():
-            continue
-        with contextlib.suppress(InUse):
-            environment.drop(environments, left.name, do_not_wait)
-
-
-class InUse(Exception):
-    """Another process uses this environment."""
-
-
-def do_not_wait() -> None:
-    """Raise InUse instead of waiting for an environment."""
-    raise InUse
+def metadata_folder(project: Project) -> Path:
+    """Where it is kept what packages say about themselves that upgrades have installed."""
+    return folder_of(project) / "metadata"
 
 
 def folder_of(project: Project) -> Path:
@@ -475,6 +481,9 @@ class SideRun:
     project: Project
     scenarios: tuple[Scenario, ...]
     progress: Progress
+    machines: Machines = THIS
+    drop: bool = False
+    """Whether a node deletes the environment after the cells."""
 
     @property
     def name(self) -> str:
@@ -514,25 +523,21 @@ class SideRun:
         self, isolation: Isolation | None = None, records: Records | None = None
     ) -> StackRun:
         """The run of this side, ready to execute. See :meth:`records` for the default."""
-        lock = self.resolved.lock
-        devices = {name: device_class(name) for name in self.project.matrix.run.devices}
-        return StackRun(
-            stack=Stack(
-                name=lock.stack,
-                python=lock.python,
-                requirements=lock.requirements,
-                as_of=lock.as_of,
-            ),
-            lock=lock,
+        lock, store = self.resolved.lock, records or self.records()
+        stack = Stack(
+            name=lock.stack, python=lock.python, requirements=lock.requirements, as_of=lock.as_of
+        )
+        progress = Labelled(self.progress, self.shown_name)
+        run = self.machines.placed(
+            self.project.stack_run(stack, progress, isolation, store, lock=lock)
+        )
+        return replace(
+            run,
             scenarios=self.scenarios,
-            devices={name: kind for name, kind in devices.items() if kind is not None},
-            settings=self.project.settings(isolation),
-            store=records or self.records(),
+            devices={name: kind for name, kind in run.devices.items() if kind is not None},
             locks=self.resolved.locks,
-            environments=self.project.environments,
-            workplaces=self.project.work / "work",
-            progress=Labelled(self.progress, self.shown_name),
-            run_id=new_run_id(),
+            metadata=metadata_folder(self.project),
+            drop=self.drop,
         )
 
     def executed(self, selection: Selection) -> dict[Key, Record]:
@@ -607,7 +612,7 @@ class SideRun:
         """Mark the environment, so that no later upgrade deletes it."""
         place = self.project.environments / self.name
         if place.is_dir():
-            (place / KEPT).touch()
+            (place / environment.KEPT).touch()
 
 
 @contextlib.contextmanager

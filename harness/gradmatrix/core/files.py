@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import os
 import re
+import threading
 import tomllib
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ def write_in_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[bytes]) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
         with partial.open("wb") as file:
             file.writelines(pieces)

@@ -8,6 +8,7 @@ more often. With an oracle that is never wrong, and equal chances, this is bisec
 from __future__ import annotations
 
 import datetime as dt
+from collections import deque
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
@@ -78,15 +79,29 @@ class Search:
         """A state that cannot be asked about."""
         self.skipped.add(state)
 
-    def following(self, state: int) -> list[int]:
-        """The states that may be asked about after this one."""
-        found = []
-        for changed in (True, False):
-            search = Search(self.chances, self.noise)
-            search.skipped = self.skipped
-            search.saw(state, changed=changed)
-            found.append(search.next())
-        return [each for each in found if each is not None]
+    def coming(self, most: int) -> list[int]:
+        """States that may be asked about after the next one, the soonest first.
+
+        They follow from both answers to each question. With the next one, 3 states cut the edges
+        into 4 parts, 7 into 8, and so on.
+        """
+        found: list[int] = []
+        searches = deque([self])
+        for _ in range(2 * most + 1):  # with noise, the same state may be asked about again
+            if not searches or len(found) == most:
+                break
+            search = searches.popleft()
+            state = search.next()
+            if state is None:
+                continue
+            if search is not self and state not in found:
+                found.append(state)
+            for changed in (True, False):
+                after = Search(search.chances, self.noise)
+                after.skipped = self.skipped
+                after.saw(state, changed=changed)
+                searches.append(after)
+        return found
 
     def answer(self) -> tuple[int, int]:
         """The states around the edge: the last unchanged and the first changed one.

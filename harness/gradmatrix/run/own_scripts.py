@@ -6,6 +6,7 @@ Files are read, never run.
 from __future__ import annotations
 
 import ast
+import glob
 import os
 import re
 import shlex
@@ -16,9 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.errors import UserError
+from gradmatrix.stacks.config import Script
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
+
+    from gradmatrix.run.project import Project
 
 LIBRARIES = frozenset(
     {"torch", "lightning", "pytorch_lightning", "transformers", "trl", "peft", "accelerate"}
@@ -175,6 +179,36 @@ def free_name(script: Path, taken: Collection[str]) -> str:
     known = {each.lower() for each in taken}
     numbered = (f"{name}-{number}" for number in count(2))
     return next(each for each in chain([name], numbered) if each.lower() not in known)
+
+
+def as_table(
+    name: str,
+    script: Path,
+    arguments: tuple[str, ...],
+    *,
+    directory: str | None,
+    packages: Iterable[str],
+    project: Project,
+) -> Script:
+    """A script of the command line as a table of matrix.toml.
+
+    The modules in its folder count as parts of it: it may import them. What lies in the project is
+    named as seen from matrix.toml, so it is the same script in a copy of the project.
+    """
+
+    def named_there(path: str | Path) -> str:
+        inside = Path(path).is_relative_to(project.root)
+        return os.path.relpath(path, project.matrix_file.parent) if inside else str(path)
+
+    modules = (each for each in sorted(script.parent.glob("*.py")) if each.is_file())
+    return Script(
+        name=name,
+        path=named_there(script),
+        arguments=arguments,
+        inputs=tuple(glob.escape(named_there(each)) for each in modules),
+        directory=None if directory is None else named_there(directory),
+        packages=tuple(map(named_there, packages)),
+    )
 
 
 def files_named(script: Path, root: Path) -> list[Path]:

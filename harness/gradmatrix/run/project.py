@@ -15,9 +15,9 @@ from gradmatrix.judge import relations
 from gradmatrix.run import bundle, scenarios
 from gradmatrix.run.plan import Limits, lock_input
 from gradmatrix.run.pool import Isolation, Settings, new_run_id
-from gradmatrix.run.stack import Progress, StackRun
+from gradmatrix.run.stack import Progress, Records, StackRun
 from gradmatrix.run.store import Store
-from gradmatrix.stacks import config, environment, generated
+from gradmatrix.stacks import config, generated
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import device_class
 from gradmatrix.stacks.index import Index
@@ -258,12 +258,13 @@ class Project:
         stack: Stack,
         progress: Progress,
         isolation: Isolation | None = None,
-        store: Store | None = None,
+        store: Records | None = None,
+        lock: Lock | None = None,
     ) -> StackRun:
-        """A run of one stack, ready to execute."""
+        """A run of one stack, ready to execute; with its own lock if none is given."""
         return StackRun(
             stack=stack,
-            lock=self.lock_of(stack),
+            lock=lock or self.lock_of(stack),
             scenarios=self.scenarios_of(stack),
             devices={device: device_class(device) for device in self.matrix.run.devices},
             settings=self.settings(isolation),
@@ -301,10 +302,6 @@ class Project:
             return False
         own = self.chosen_scenarios() if options.needs == "recorded" else self.scripts
         return any(each.name in words for each in own)
-
-    def drop_environment(self, stack: Stack) -> None:
-        """Delete the stack's environment."""
-        environment.drop(self.environments, stack.name)
 
     def stacks_to_lock(self, names: Sequence[str], *, everything: bool) -> list[Stack]:
         """The named stacks, all stacks, or those whose lock does not fit their requirements."""

@@ -16,32 +16,41 @@ import logging
 import os
 import socket
 from collections import Counter
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
-from functools import partial
+from concurrent.futures import FIRST_COMPLETED, CancelledError, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import groupby, islice
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Self
 
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import write_atomically
 from gradmatrix.core.outcomes import LOST
 from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import Ended, judge
+from gradmatrix.run.own_scripts import as_table
 from gradmatrix.run.plan import Listed, check_keys, code_digests
 from gradmatrix.run.pool import ATTEMPTS, Finished
 from gradmatrix.run.project import PACKAGE, Project
+from gradmatrix.run.scenarios import load_scripts
 from gradmatrix.run.stack import Ran, here
 from gradmatrix.run.store import Store
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import environment, metadata
 from gradmatrix.stacks.index import user_folder
+from gradmatrix.stacks.lock import requirements_path
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Generator, Iterable, Iterator
     from types import ModuleType
 
-    from gradmatrix.core.model import Cell, Lock, Record
+    from gradmatrix.core.model import Cell, Lock, Record, Stack
     from gradmatrix.run.plan import Planned, Selection
-    from gradmatrix.run.stack import StackRun, Summary
+    from gradmatrix.run.pool import Isolation
+    from gradmatrix.run.stack import Given, Machines, Result, StackRun, Summary, ThisMachine
+    from gradmatrix.stacks.config import Script
 
 IN_FLIGHT = 64
 """How many stacks the driver has given to Ray at once: it holds their records in memory."""
@@ -55,64 +64,110 @@ SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS
 
 
-class Cluster:
-    """A Ray cluster as the place of runs; a context manager."""
+@contextmanager
+def machines(
+    options: argparse.Namespace, project: Project, this: ThisMachine
+) -> Iterator[Machines]:
+    """Where a command line wants its stacks to run."""
+    if options.on is None:
+        yield this
+        return
+    with Cluster(project, options.address) as cluster:
+        yield cluster
 
-    def __init__(self, project: Project, address: str | None, *, drop: bool = False) -> None:
+
+class Cluster:
+    """A Ray cluster, on whose nodes stacks run; a context manager. See Machines."""
+
+    def __init__(self, project: Project, address: str | None) -> None:
         """Connect to a cluster.
 
         Args:
-            project: what runs; its stacks have locks already, which go to the nodes.
+            project: what runs; its folder goes to the nodes.
             address: HOST:PORT of the cluster; None for RAY_ADDRESS, the cluster that runs on this
                 machine, or a new one on this machine alone.
-            drop: whether a node deletes a stack's environment after its cells.
 
         Raises:
             UserError: if there is no Ray or no cluster.
         """
         if not project.matrix_file.is_relative_to(project.root):
-            raise UserError(
-                f"{project.matrix_file} cannot be sent to the nodes.",
-                cause=f"they get the folder of the project, {project.root}",
-                next_step="copy it into that folder, or name the folder with --root",
-            )
-        self.project, self.drop = project, drop
+            raise not_sent(project.matrix_file, project.root)
+        self.project = project
         self.ray = connected(address, project.root)
         self.tasks: set[Any] = set()
         self.stopped = False
+        self.beside = ThreadPoolExecutor(IN_FLIGHT)
+        self.begun: set[tuple[str, Selection]] = set()
+        """What was begun ahead of its turn."""
+        self.sides: set[str] = set()
+        """The stacks of an upgrade: they run several times."""
+        self.devices = self.devices_there()
+        code_digests()  # now: else each thread reads all of the code
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.stop()  # what nobody waits for may still run
+        self.beside.shutdown(cancel_futures=True)
         self.ray.shutdown()
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many stacks can run side by side: as many as there are cores for now."""
+        cores = self.ray.cluster_resources().get("CPU", 0) // self.resources("cpu")["num_cpus"]
+        return max(1, min(IN_FLIGHT, int(cores)))
+
+    @property
+    def spare(self) -> int:
+        """How many further stacks can run beside one."""
+        return self.at_once - 1
+
+    def placed(self, run: StackRun) -> StackRun:
+        """See Machines."""
+        return replace(run, devices=self.devices, place=self.cells_of)
 
     def executed(
         self, runs: Iterable[StackRun], selection: Selection
     ) -> Iterator[tuple[Lock, Summary]]:
-        """Execute ``runs``, of which Ray gets ``IN_FLIGHT`` at once; each is yielded at its end.
+        """Execute ``runs``, of which Ray gets ``IN_FLIGHT`` at once; each is yielded at its end."""
+        own = self.project.store
+
+        def execute(run: StackRun) -> tuple[Lock, Summary]:
+            store = Store(own.journal, own.published, own.problems)  # gone at the end of the run
+            return run.lock, self.placed(replace(run, store=store)).execute(selection)
+
+        return self.together(execute, runs, IN_FLIGHT)
+
+    def side_by_side(
+        self, do: Callable[[Given], Result], these: Iterable[Given]
+    ) -> Iterator[Result]:
+        """See Machines."""
+        return self.together(do, these, self.at_once)
+
+    def together(
+        self, do: Callable[[Given], Result], these: Iterable[Given], most: int
+    ) -> Iterator[Result]:
+        """Do something with each of these, with ``most`` of them at once.
 
         Raises:
-            UserError: the first error of a stack, after the other stacks have run.
+            UserError: the first error, after the others have ended.
         """
         errors: list[BaseException] = []
-        own, devices = self.project.store, self.devices()
-        code_digests()  # now: else each thread reads all of the code
-        left = iter(runs)
-        active: dict[Future[Summary], StackRun] = {}
-        with ThreadPoolExecutor(IN_FLIGHT) as threads:
+        left, active = iter(these), set[Any]()
+        with ThreadPoolExecutor(most) as threads:
             try:
                 while True:
-                    for run in islice(left, IN_FLIGHT - len(active)):
-                        store = Store(own.journal, own.published, own.problems)  # gone at its end
-                        placed = replace(run, store=store, devices=devices, place=self.cells_of)
-                        active[threads.submit(placed.execute, selection)] = run
+                    active |= {
+                        threads.submit(do, each) for each in islice(left, most - len(active))
+                    }
                     if not active:
                         break
-                    for ended in wait(active, return_when=FIRST_COMPLETED).done:
-                        run, error = active.pop(ended), ended.exception()
+                    done, active = wait(active, return_when=FIRST_COMPLETED)
+                    for ended in done:
+                        error = ended.exception()
                         if error is None:
-                            yield run.lock, ended.result()
+                            yield ended.result()
                         else:
                             errors.append(error)
             except BaseException:
@@ -123,13 +178,34 @@ class Cluster:
         if errors:
             raise errors[0]
 
+    @contextmanager
+    def ahead(
+        self, _run: StackRun, coming: Iterable[StackRun], selection: Selection
+    ) -> Iterator[None]:
+        """Execute them too. Nobody waits for them: the turn of each finds its records, or waits."""
+        over = Event()
+
+        def begin() -> None:
+            for run in coming:
+                if over.is_set():
+                    return
+                if (run.stack.name, selection) not in self.begun:
+                    self.begun.add((run.stack.name, selection))
+                    self.beside.submit(run.execute, selection)
+
+        self.beside.submit(begin)
+        try:
+            yield
+        finally:
+            over.set()
+
     def stop(self) -> None:
         """End the tasks."""
         self.stopped = True
         for task in tuple(self.tasks):
             self.ray.cancel(task, force=True)
 
-    def devices(self) -> dict[str, str | None]:
+    def devices_there(self) -> dict[str, str | None]:
         """The class of each device on a node that has it; None if no node has it."""
         names = self.project.matrix.run.devices
         available = self.ray.cluster_resources()
@@ -173,13 +249,15 @@ class Cluster:
             _generator_backpressure_num_objects=UNREAD,
             **self.resources(device),
         )
-        matrix_file = str(self.project.matrix_file.relative_to(self.project.root))
-        task = remote.remote(matrix_file, run.stack.name, due, self.drop)
+        task = remote.remote(self.job(run), due)
         self.tasks.add(task)
         try:
-            if not self.stopped:
-                for each in task:
-                    yield self.ray.get(each)
+            for each in () if self.stopped else task:
+                found = self.ray.get(each)
+                if isinstance(found, Ran):
+                    yield found
+                elif run.metadata is not None:
+                    metadata.take(found, run.metadata)
         except failed.RayTaskError as error:
             raise error.cause from None
         except (
@@ -196,10 +274,77 @@ class Cluster:
                 next_step="Look at the cluster with ray status, and run the command again. "
                 "Finished cells are kept.",
             ) from error
+        except (GeneratorExit, KeyboardInterrupt):
+            self.ray.cancel(task, force=True)
+            raise
         finally:
             self.tasks.discard(task)
         if self.stopped:
             raise CancelledError
+
+    def job(self, run: StackRun) -> Job:
+        """What a node needs for a run."""
+        project = self.project
+        own = (
+            as_table(
+                each.name,
+                Path(each.path),
+                each.arguments,
+                directory=each.directory,
+                packages=each.packages,
+                project=project,
+            )
+            for each in run.scenarios
+            if each.arguments is not None and each not in project.scripts
+        )
+        scripts = tuple(own)
+        for each in scripts:
+            for place in filter(None, (each.path, each.directory, *each.packages)):
+                if Path(place).is_absolute():
+                    raise not_sent(place, project.root)
+        if run.stack.name.startswith(environment.MARK) and not run.drop:
+            self.sides.add(run.stack.name)
+        return Job(
+            matrix_file=str(project.matrix_file.relative_to(project.root)),
+            stack=run.stack,
+            lock=run.lock,
+            text=requirements_path(run.stack.name, run.locks).read_text(encoding="utf-8"),
+            scripts=scripts,
+            isolation=run.settings.isolation,
+            metadata=run.metadata is not None,
+            drop=run.drop,
+            sides=tuple(self.sides),
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a node needs to run cells of a stack, beside the folder of the project."""
+
+    matrix_file: str
+    """As seen from that folder."""
+    stack: Stack
+    lock: Lock
+    text: str
+    """Of the lock."""
+    scripts: tuple[Script, ...]
+    """Those of the command line."""
+    isolation: Isolation
+    metadata: bool
+    """Whether the driver keeps what the installed packages say about themselves."""
+    drop: bool
+    """Whether the environment is deleted after the cells."""
+    sides: tuple[str, ...]
+    """Stacks whose environments stay."""
+
+
+def not_sent(what: object, root: Path) -> UserError:
+    """The error about something that nodes need and do not get."""
+    return UserError(
+        f"{what} cannot be sent to the nodes.",
+        cause=f"they get the folder of the project, {root}",
+        next_step="copy it into that folder, or name the folder with --root",
+    )
 
 
 class NodeLost(Exception):
@@ -237,26 +382,36 @@ def retried(
                 yield Ran(cell, Finished(None, judge(None, Ended(lost=True)), "", "none"))
 
 
-def on_node(matrix_file: str, stack: str, keys: dict[Cell, str], drop: bool) -> Iterator[Ran]:  # noqa: FBT001  (Ray passes it)
+def on_node(job: Job, keys: dict[Cell, str]) -> Iterator[Ran | dict[str, str]]:
     """Run cells of a stack on this node: what a task does, in the project's folder.
 
-    Environments and what killed runs left are kept in the user's cache folder of the node.
+    Environments and what killed runs left are kept in the user's cache folder of the node. If the
+    driver keeps metadata, that is yielded last.
 
     Raises:
         InstallFailed: if the stack cannot be installed.
         UserError: if a cell has another key here than where it was planned.
     """
-    project, folder = Project.at(Path.cwd(), matrix_file=Path(matrix_file)), user_folder()
+    project, folder = Project.at(Path.cwd(), matrix_file=Path(job.matrix_file)), user_folder()
+    name = job.stack.name
+    write_atomically(requirements_path(name, project.locks_folder), job.text.encode())
+    run = project.stack_run(job.stack, Quiet(), job.isolation, lock=job.lock)
+    own = load_scripts(project.matrix_file, job.scripts, project.known_scenarios())
     run = replace(
-        project.stack_run(project.matrix.stack(stack), Quiet()),
+        run,
+        scenarios=(*run.scenarios, *own),
         environments=folder / "environments",
         workplaces=folder / "work",
+        metadata=folder / "metadata" if job.metadata else None,
     )
     cells = run.plan(Listed(cells=frozenset(keys), fresh=True))
-    check_keys(f"Stack {stack}", keys, cells)
+    check_keys(f"Stack {name}", keys, cells)
+    environment.drop_leftovers(run.environments, [name, *job.sides])
     yield from here(run, cells)
-    if drop:
-        environment.drop(run.environments, stack)
+    if run.metadata is not None:
+        yield metadata.kept(run.metadata, run.lock)
+    if job.drop:
+        environment.drop(run.environments, name)
 
 
 class Quiet:

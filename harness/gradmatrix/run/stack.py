@@ -2,6 +2,7 @@
 
 Where the lock is installed and the cells run is the run's *place*: this machine (:func:`here`), an
 environment that is used as it is (:func:`cells_in`), or a node of a cluster (``run/ray.py``).
+Where many stacks run is a :class:`Machines`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -26,15 +28,18 @@ from gradmatrix.run import reference
 from gradmatrix.run.ahead import Ahead
 from gradmatrix.run.plan import Action, Planned, Selection, plan
 from gradmatrix.run.pool import server_pool
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import environment, metadata
+from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from gradmatrix.run.pool import Finished, Importing, Settings
 
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
 """Characters of the explanation why a whole stack failed; no other place has it."""
@@ -116,6 +121,39 @@ Place = Callable[["StackRun", list[Planned]], Generator[Ran]]
 """Runs cells of a stack, and yields each one when it ends; InstallFailed if it cannot."""
 
 
+class Machines(Protocol):
+    """Where stacks run: on this machine, or on the nodes of a cluster (``run/ray.py``)."""
+
+    @property
+    def at_once(self) -> int:
+        """How many stacks can run side by side."""
+
+    @property
+    def spare(self) -> int:
+        """How many further stacks can be made ready while one runs."""
+
+    def placed(self, run: StackRun) -> StackRun:
+        """The run with its place, and with the devices that are there."""
+
+    def side_by_side(
+        self, do: Callable[[Given], Result], these: Iterable[Given]
+    ) -> Iterator[Result]:
+        """Do something with each of these; yield each result when it is there."""
+
+    def ahead(
+        self, run: StackRun, coming: Iterable[StackRun], selection: Selection
+    ) -> AbstractContextManager[None]:
+        """While ``run`` executes, make stacks ready that may be next.
+
+        What fails is told at its turn. ``coming`` may be read in another thread.
+        """
+
+    def executed(
+        self, runs: Iterable[StackRun], selection: Selection
+    ) -> Iterator[tuple[Lock, Summary]]:
+        """Execute stacks of the matrix; yield each when it has ended."""
+
+
 def here(run: StackRun, cells: list[Planned], ahead: Ahead | None = None) -> Generator[Ran]:
     """Run ``cells`` on this machine. Only one run may use the environment of a stack.
 
@@ -133,6 +171,8 @@ def here(run: StackRun, cells: list[Planned], ahead: Ahead | None = None) -> Gen
         installed = replace(installed, installed=installed.installed or just_now)
         ahead.begin(after=run.stack.name)
         yield from cells_in(installed, run, cells, ahead.running)
+        if run.metadata is not None:
+            metadata.keep(run.environments / run.stack.name, run.metadata)
 
 
 def cells_in(
@@ -184,6 +224,10 @@ class StackRun:
     progress: Progress
     run_id: str
     place: Place = here
+    metadata: Path | None = None
+    """Where to keep what the installed packages say about themselves; None for nowhere."""
+    drop: bool = False
+    """Whether the environment is deleted after the cells."""
 
     def execute(self, selection: Selection) -> Summary:
         """Run what must be run and record every cell.
@@ -321,6 +365,67 @@ class StackRun:
         )
         self.store.append(record)
         return record
+
+
+@dataclass(frozen=True)
+class ThisMachine:
+    """Stacks run here, one after the other."""
+
+    first: Ahead = field(default_factory=Ahead)
+    """Installs the next stack of the matrix."""
+    at_once: int = field(default=1, init=False)
+    spare: int = field(default=2, init=False)
+
+    def placed(self, run: StackRun) -> StackRun:
+        """See Machines."""
+        return run
+
+    def side_by_side(
+        self, do: Callable[[Given], Result], these: Iterable[Given]
+    ) -> Iterator[Result]:
+        """See Machines."""
+        return map(do, these)
+
+    @contextmanager
+    def ahead(
+        self, run: StackRun, coming: Iterable[StackRun], _selection: Selection
+    ) -> Iterator[None]:
+        """Install them. The wait at the end is for one install at most."""
+        over = Event()
+
+        def install() -> None:
+            for each in coming:
+                if over.is_set():
+                    return
+                installed(each)
+
+        run.stage("installing")
+        installed(run)  # first: what runs now must not wait for what may run next
+        thread = Thread(target=install)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def executed(
+        self, runs: Iterable[StackRun], selection: Selection
+    ) -> Iterator[tuple[Lock, Summary]]:
+        """See Machines. An error ends it."""
+        for run in runs:
+            placed = replace(run, place=partial(here, ahead=self.first))
+            yield run.lock, placed.execute(selection)
+            if run.drop:
+                environment.drop(run.environments, run.stack.name)
+
+
+def installed(run: StackRun) -> None:
+    """Install a stack if that is possible."""
+    with suppress(environment.InstallFailed, NeedsBuild, UserError):
+        waiting = partial(run.stage, "waiting for another run of this stack")
+        with environment.in_use(run.environments, run.stack.name, waiting):
+            environment.ensure(run.lock, run.locks, run.environments)
 
 
 def failed(records: Iterable[Record]) -> list[Record]:

@@ -6,6 +6,7 @@ needs CUDA, gigabytes that a machine without an NVIDIA driver cannot use.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import os
@@ -55,7 +56,7 @@ from gradmatrix.stacks.lock import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from contextlib import AbstractContextManager
 
 
@@ -339,6 +340,10 @@ def _pip_setting() -> str:
 
 
 MARKER = "installed.json"
+MARK = "+"
+"""The names of stacks that upgrades make begin with it; those of the matrix cannot."""
+KEPT = "kept"
+"""A file in an environment that the user asked to keep."""
 
 FAILURES = {
     DISK_FULL: SAYS_DISK_FULL,
@@ -464,6 +469,24 @@ def drop(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -
     with in_use(root, stack, waiting):
         (root / stack / MARKER).unlink(missing_ok=True)  # the rest is not used without it
         shutil.rmtree(root / stack, ignore_errors=True)
+
+
+def drop_leftovers(root: Path, but: Collection[str]) -> None:
+    """Delete environments that killed upgrades left, except ``but``, kept ones and those in use."""
+    for left in root.glob(f"{MARK}*"):
+        if left.name in but or (left / KEPT).exists():
+            continue
+        with contextlib.suppress(InUse):
+            drop(root, left.name, do_not_wait)
+
+
+class InUse(Exception):
+    """Another process uses this environment."""
+
+
+def do_not_wait() -> None:
+    """Raise InUse instead of waiting for an environment."""
+    raise InUse
 
 
 def classify(stderr: str) -> str:

@@ -14,9 +14,11 @@ from packaging.utils import canonicalize_name
 from gradmatrix.core.files import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from email.message import Message
     from pathlib import Path
+
+    from gradmatrix.core.model import Lock
 
 SAYS_WHAT_CHANGED = re.compile(
     r"change|release|history|news|source|repository|github", re.IGNORECASE
@@ -28,10 +30,22 @@ def keep(environment: Path, folder: Path) -> None:
     """Keep the metadata of every package of an environment."""
     for path in environment.glob("[lL]ib/**/site-packages/*.dist-info/METADATA"):
         name, _, version = path.parent.name.removesuffix(".dist-info").rpartition("-")
-        kept = folder / f"{canonicalize_name(name)}-{version}"
-        if not kept.exists():
+        known = folder / f"{canonicalize_name(name)}-{version}"
+        if not known.exists():
             headers, _, _ = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")
-            write_atomically(kept, headers.encode())
+            write_atomically(known, headers.encode())
+
+
+def kept(folder: Path, lock: Lock) -> dict[str, str]:
+    """What is kept of the packages of a lock, by the name of the file."""
+    names = (f"{each.name}-{each.version}" for each in lock.packages)
+    return {name: (folder / name).read_text("utf-8") for name in names if (folder / name).is_file()}
+
+
+def take(found: Mapping[str, str], folder: Path) -> None:
+    """Keep what another machine has kept."""
+    for name, text in found.items():
+        write_atomically(folder / name, text.encode())
 
 
 def read(folder: Path, name: str, version: str) -> Message | None:
