@@ -241,7 +241,7 @@ def costs(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench_page(session: nox.Session) -> None:
-    """Measure how long a matrix of 100,000 records takes to publish, and its first page to load."""
+    """Measure what a matrix of 100,000 records costs to publish, and its first page to load."""
     session.install("-e", ".[tests]")
     get_browser(session)
     session.run("python", "-m", "tools", "bench-page", *session.posargs)

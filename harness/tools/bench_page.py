@@ -1,4 +1,4 @@
-"""``bench-page``: measure the limits of publishing on a matrix of 100,000 records, or of more.
+"""``bench-page``: measure the limits of a matrix of 100,000 records, or of more.
 
 The records are those of this checkout, repeated under other names of stacks, so their text,
 failures and diagnoses are real.
@@ -26,6 +26,7 @@ from rich.text import Text
 from gradmatrix.cli.commands import add, count
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import plain
+from gradmatrix.run.project import Project
 from gradmatrix.run.store import Store, encode
 from tools.bench import Ratio
 from tools.chromium import NoBrowser, launched
@@ -38,13 +39,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gradmatrix.core.model import Lock
-    from gradmatrix.run.project import Project
 
 
 RECORDS = 100_000
 """What the limits are for."""
 LIMIT_S = 10.0
 LIMIT_BYTES = 10**9
+STORE_MS = 10.0
+COMPARE_S = 5.0
 PAGE_BYTES = 1_500_000
 SHOWN_MS = 1000.0
 FILTER_MS = 100.0
@@ -99,11 +101,13 @@ def measure(project: Project, records: int = RECORDS) -> Iterator[Ratio]:
     """Measure publishing and then the first page, of ``records`` or a few more.
 
     Raises:
-        NoBrowser: after the first two ratios, if there is no browser.
+        NoBrowser: after the other ratios, if there is no browser.
     """
     with tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder:
         root = Path(folder)
         total = enlarge(project, root, records)
+        yield from storing(root)
+        yield from comparing(root)
         yield from publishing(root, total)
         with launched() as browser:
             yield from first_page(browser, root / "results")
@@ -164,10 +168,30 @@ def add_copy(project: Project, root: Path, lock: Lock, lines: Iterable[bytes], n
     )
 
 
-def publishing(root: Path, total: int) -> Iterator[Ratio]:
-    """Seconds and memory of ``gradmatrix publish`` in a fresh process."""
+class Spent(NamedTuple):
+    """What a command took, with all processes that it started."""
+
+    seconds: float
+    processor_s: float
+    peak_bytes: int
+    """Resident memory together; 0 on a system without /proc."""
+    processes: int
+
+    @property
+    def memory(self) -> str:
+        """In words."""
+        text = f"{self.peak_bytes / 1e6:.0f} MB resident"
+        return text if self.processes == 1 else f"{text} in {self.processes} processes together"
+
+
+def spent(root: Path, *arguments: str) -> Spent:
+    """Run a command of ours on the checkout in ``root``.
+
+    Raises:
+        UserError: if it fails.
+    """
     began, busy = time.perf_counter(), os.times()
-    command = [sys.executable, "-m", "gradmatrix", "publish", "--root", str(root)]
+    command = [sys.executable, "-m", "gradmatrix", *arguments, "--root", str(root)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         peak, most = 0, 0
         while process.poll() is None:
@@ -175,27 +199,51 @@ def publishing(root: Path, total: int) -> Iterator[Ratio]:
             peak, most = max(peak, sum(members)), max(most, len(members))
             time.sleep(EVERY_S)
         seconds = time.perf_counter() - began
-    if process.returncode:
+    if process.returncode in {None, 2} or process.returncode < 0:  # others are answers
         raise UserError(
-            "Publishing failed.",
+            f"gradmatrix {arguments[0]} failed.",
             cause="its error is above",
             next_step="fix this and run the command again",
         )
-    pages = sum(1 for _ in (root / "results").rglob("*.html"))
     after = os.times()
     worked = after.children_user + after.children_system - busy.children_user - busy.children_system
+    return Spent(seconds, worked, peak, most)
+
+
+def storing(root: Path) -> Iterator[Ratio]:
+    """Seconds for each record that a run writes, among all others."""
+    project = Project.at(root)
+    stack = project.matrix.stacks[0].name
+    records = list(project.store.of_stack(stack).values())
+    began = time.perf_counter()
+    for record in records:
+        project.store.append(record)
+    each_ms = 1000 * (time.perf_counter() - began) / len(records)
+    detail = f"{each_ms:.1f} ms, mean of {len(records):,}; it is on the disk then"
+    yield Ratio("storing a record / 10 ms", each_ms / STORE_MS, "<= 1", detail)
+
+
+def comparing(root: Path) -> Iterator[Ratio]:
+    """Seconds and memory of ``gradmatrix compare`` of two stacks in a fresh process."""
+    stacks = Project.at(root).matrix.stacks
+    took = spent(root, "compare", stacks[0].name, stacks[-1].name)
+    detail = f"{took.seconds:.1f} s, {took.memory}"
+    yield Ratio("comparing two stacks / 5 s", took.seconds / COMPARE_S, "<= 1", detail)
+
+
+def publishing(root: Path, total: int) -> Iterator[Ratio]:
+    """Seconds and memory of ``gradmatrix publish`` in a fresh process."""
+    took = spent(root, "publish")
+    pages = sum(1 for _ in (root / "results").rglob("*.html"))
     detail = (
-        f"{seconds:.1f} s for {total:,} records, {pages:,} pages; "
-        f"{worked:.1f} s of {os.cpu_count()} processors"
+        f"{took.seconds:.1f} s for {total:,} records, {pages:,} pages; "
+        f"{took.processor_s:.1f} s of {os.cpu_count()} processors"
     )
     each_s = LIMIT_S * total / RECORDS
-    yield Ratio("publishing each 100,000 records / 10 s", seconds / each_s, "<= 1", detail)
-    if peak:
-        detail = (
-            f"{peak / 1e6:.0f} MB resident in {most} processes together; "
-            "shared memory counts in each"
-        )
-        yield Ratio("its memory / 1 GB", peak / LIMIT_BYTES, "<= 1", detail)
+    yield Ratio("publishing each 100,000 records / 10 s", took.seconds / each_s, "<= 1", detail)
+    if took.peak_bytes:
+        detail = f"{took.memory}; shared memory counts in each"
+        yield Ratio("its memory / 1 GB", took.peak_bytes / LIMIT_BYTES, "<= 1", detail)
 
 
 def family(pid: int) -> list[int]:
@@ -292,7 +340,7 @@ def answer_ms(page: Page, steps: Sequence[Sequence[str]]) -> float:
 
 def register_page(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    text = "measure publishing 100,000 records, and the first page in a browser"
+    text = "measure storing, comparing and publishing 100,000 records, and the first page"
     parser = add(commands, "bench-page", bench_command, text)
     parser.add_argument(
         "--records", type=count, default=RECORDS, metavar="N", help=f"of more records ({RECORDS:,})"

@@ -95,6 +95,14 @@ def test_memory_is_that_of_all_processes() -> None:
     assert os.getpid() in bench_page.family(os.getpid())
 
 
+def test_storing_and_comparing_are_measured(project: Project, tmp_path: Path) -> None:
+    """Two copies of one stack are compared in a process of its own."""
+    bench_page.enlarge(project, tmp_path / "big", 5)
+    measured = [*bench_page.storing(tmp_path / "big"), *bench_page.comparing(tmp_path / "big")]
+    assert all(each.value > 0 for each in measured)
+    assert ["mean of 2" in measured[0].detail, "resident" in measured[1].detail] == [True, True]
+
+
 @pytest.mark.slow
 def test_without_a_browser_the_rest_is_measured(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
