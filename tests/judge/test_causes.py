@@ -13,6 +13,7 @@ from gradmatrix.judge.causes import (
     Remedy,
     advise,
     explain,
+    on_stack,
     remedy_for,
     remedy_on_its_stack,
 )
@@ -52,9 +53,8 @@ EVERYTHING = cells(
 
 def found(records: list[Record], scenario: str | None = None, device: str = "cpu") -> str | None:
     """The remedy that is found for frozen parameters, as ``scenario/variant``."""
-    remedy = remedy_for(
-        FROZEN, SCENARIOS, records, stack="stack", same_stack=True, scenario=scenario, device=device
-    )
+    there = on_stack(records, "stack", device)
+    remedy = remedy_for(FROZEN, SCENARIOS, there, scenario=scenario)
     return None if remedy is None else f"{remedy.cell.scenario}/{remedy.cell.variant}"
 
 
@@ -104,7 +104,7 @@ def test_a_remedy_counts_only_where_a_variant_that_it_is_for_fails() -> None:
     broken = {name: cells(f"one/{name}", outcome="step:no-grad-fn") for name in ("whole", "plain")}
 
     def helps(*records: Record) -> bool:
-        return bool(remedy_for(FROZEN, scenarios, records, stack="stack", same_stack=True))
+        return bool(remedy_for(FROZEN, scenarios, on_stack(records, "stack")))
 
     assert helps(*mending, *broken["whole"])
     assert not helps(*mending, *broken["plain"], *cells("one/whole"))

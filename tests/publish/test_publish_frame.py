@@ -6,8 +6,16 @@ import pytest
 
 from gradmatrix.core.model import Gradient, Record, Role
 from gradmatrix.core.observation import Rate
+from gradmatrix.judge.causes import Cause, Remedy
 from gradmatrix.publish.rows import Remedies, Row, cell_text, rate, row_of
-from tests.factories import make_observation, make_record, make_warned
+from tests.factories import (
+    make_cell,
+    make_observation,
+    make_record,
+    make_scenario,
+    make_variant,
+    make_warned,
+)
 
 
 def as_row(record: Record) -> Row:
@@ -19,6 +27,25 @@ def test_steps_per_second_are_the_median_and_quartiles_of_the_raw_samples() -> N
     """Steps of 125, 250, 250 and 500 ms."""
     expected = Rate(median=4.0, low=3.5, high=5.0, samples=(8.0, 4.0, 4.0, 2.0))
     assert expected == make_record().steps_per_s
+
+
+def test_a_remedy_for_some_variants_is_found_where_one_of_them_fails() -> None:
+    """Where all of them train, it has shown nothing."""
+    plain, mending = (
+        "plain",
+        make_variant("mending", Role.REMEDY, cures=("frozen",), mends=("plain",)),
+    )
+    scenarios = {"sums": make_scenario("sums", make_variant(plain), mending)}
+    trains = make_record(cell=make_cell("stack", "sums", "mending"))
+
+    def remedy(outcome: str) -> Remedy | None:
+        failing = make_record(outcome, make_cell("stack", "sums", plain))
+        return Remedies(scenarios, [failing, trains]).on_its_stack(Cause.FROZEN, failing.cell)
+
+    found = remedy("step:no-grad-fn")
+    assert found is not None
+    assert trains.cell == found.cell
+    assert remedy("trains") is None
 
 
 @pytest.mark.parametrize("times", [(), (0.5,), (0.0, 0.5)])

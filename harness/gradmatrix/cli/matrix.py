@@ -432,7 +432,7 @@ def merge_command(options: argparse.Namespace, project: Project, console: Consol
     with Display(console) as display:
         found, new = night.merge(project, options.folders, display, plan)
     warn(found.problems, console)
-    console.print(f"{len(found.records)} cells found, {new} records were new")
+    console.print(f"{len(found.records):,} cells found, {new:,} records were new")
     return warn_and_code(project, console, failed=False)
 
 

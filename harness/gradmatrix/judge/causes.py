@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from gradmatrix.core.model import Cell, Role
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import TRAINS, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from gradmatrix.core.model import Scenario
     from gradmatrix.judge.diagnosis import Diagnosis
@@ -461,27 +461,17 @@ class Remedy(Frozen, frozen=True):
     """The cell ran on the stack in question; else on the nearest published stack."""
 
 
-def remedy_for(
-    cause: Cause,
-    scenarios: Mapping[str, Scenario],
-    records: Iterable[Ended],
-    *,
-    stack: str,
-    same_stack: bool,
-    scenario: str | None = None,
-    device: str = "cpu",
-) -> Remedy | None:
-    """The first variant against ``cause`` that trains on ``stack``.
+class OnStack(NamedTuple):
+    """What trains and what fails on one stack and device."""
 
-    Args:
-        cause: what the variant must cure.
-        scenarios: all scenarios, by name.
-        records: where to look for cells that train.
-        stack: the stack on which the variant must train.
-        same_stack: whether this is the stack in question.
-        scenario: the scenario whose variants come first.
-        device: the device on which the variant must train.
-    """
+    trained: Mapping[tuple[str, str], Cell]
+    """By scenario and variant."""
+    failing: Mapping[str, Container[str]]
+    """The variants of each scenario that were judged and do not train."""
+
+
+def on_stack(records: Iterable[Ended], stack: str, device: str = "cpu") -> OnStack:
+    """What trains and what fails there, of all ``records``."""
     trained: dict[tuple[str, str], Cell] = {}
     failing: dict[str, set[str]] = defaultdict(set)
     for record in records:
@@ -492,11 +482,32 @@ def remedy_for(
             trained[cell.scenario, cell.variant] = cell
         elif row_of(record.outcome).judged:
             failing[cell.scenario].add(cell.variant)
+    return OnStack(trained, failing)
+
+
+def remedy_for(
+    cause: Cause,
+    scenarios: Mapping[str, Scenario],
+    there: OnStack,
+    *,
+    scenario: str | None = None,
+    same_stack: bool = True,
+) -> Remedy | None:
+    """The first variant against ``cause`` that trains on a stack.
+
+    Args:
+        cause: what the variant must cure.
+        scenarios: all scenarios, by name.
+        there: the stack on which the variant must train.
+        scenario: the scenario whose variants come first.
+        same_stack: whether this is the stack in question.
+    """
     ordered = sorted(scenarios.values(), key=lambda each: each.name != scenario)
     for each in ordered:
+        failing = there.failing.get(each.name, ())
         for variant in sorted(each.variants, key=lambda variant: variant.role is not Role.REMEDY):
-            found = trained.get((each.name, variant.name))
-            helps = cause.value in variant.cures and variant.is_tested(failing[each.name])
+            found = there.trained.get((each.name, variant.name))
+            helps = cause.value in variant.cures and variant.is_tested(failing)
             if helps and found is not None:
                 return Remedy(cell=found, summary=variant.summary, same_stack=same_stack)
     return None
@@ -506,15 +517,8 @@ def remedy_on_its_stack(
     cause: Cause, scenarios: Mapping[str, Scenario], records: Iterable[Ended], cell: Cell
 ) -> Remedy | None:
     """A remedy seen on the stack and device of ``cell``; variants of its scenario come first."""
-    return remedy_for(
-        cause,
-        scenarios,
-        records,
-        stack=cell.stack,
-        same_stack=True,
-        scenario=cell.scenario,
-        device=cell.device,
-    )
+    there = on_stack(records, cell.stack, cell.device)
+    return remedy_for(cause, scenarios, there, scenario=cell.scenario)
 
 
 def advise(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:

@@ -17,7 +17,7 @@ from gradmatrix.core.model import SHOWN
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import Outcome, Phase
 from gradmatrix.core.text import few, listed
-from gradmatrix.judge.causes import remedy_for
+from gradmatrix.judge.causes import on_stack, remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -166,9 +166,8 @@ def remedy_near(
     lock = nearest(parse_versions(environment.get), published.locks)
     if lock is None or diagnosis.advice:
         return None
-    return remedy_for(
-        diagnosis.cause, published.scenarios, published.records, stack=lock.stack, same_stack=False
-    )
+    there = on_stack(published.records, lock.stack)
+    return remedy_for(diagnosis.cause, published.scenarios, there, same_stack=False)
 
 
 def like(

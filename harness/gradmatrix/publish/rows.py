@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from gradmatrix.core.model import Cell, Confirmed, Gradient, Role
 from gradmatrix.core.observation import Frame, Frozen, Rate
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS, Phase, gradient_note, phase_of
-from gradmatrix.judge.causes import explain, remedy_on_its_stack
+from gradmatrix.judge.causes import explain, on_stack, remedy_for
 from gradmatrix.judge.change import count_outcomes
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.run.plan import lock_input
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.core.observation import Observation
-    from gradmatrix.judge.causes import Cause, Remedy
+    from gradmatrix.judge.causes import Cause, OnStack, Remedy
     from gradmatrix.judge.edge import Flips, Turning
     from gradmatrix.publish.speed import Runs
 
@@ -115,18 +115,22 @@ class Remedies:
 
     def __init__(self, scenarios: Mapping[str, Scenario], records: Iterable[Record]) -> None:
         self._scenarios = scenarios
-        self._trained: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        self._ended: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        self._there: dict[tuple[str, str], OnStack] = {}
         self._known: dict[tuple[Cause, str, str, str], Remedy | None] = {}
         for record in records:
-            if record.outcome == TRAINS:
-                self._trained[record.cell.stack, record.cell.device].append(record)
+            self._ended[record.cell.stack, record.cell.device].append(record)
 
     def on_its_stack(self, cause: Cause, cell: Cell) -> Remedy | None:
         """Return the remedy against ``cause`` that trains on the stack of ``cell``."""
         asked = cause, cell.stack, cell.device, cell.scenario
         if asked not in self._known:
-            trained = self._trained[cell.stack, cell.device]
-            self._known[asked] = remedy_on_its_stack(cause, self._scenarios, trained, cell)
+            place = cell.stack, cell.device
+            if place not in self._there:
+                self._there[place] = on_stack(self._ended[place], *place)
+            self._known[asked] = remedy_for(
+                cause, self._scenarios, self._there[place], scenario=cell.scenario
+            )
         return self._known[asked]
 
 
