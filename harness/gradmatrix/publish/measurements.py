@@ -29,7 +29,7 @@ FOLDER = "measurements"
 KEPT = dt.timedelta(days=90)
 RANGES = ("steps_per_s", "on_core_per_s", "reference_s")
 """Columns that each have two more, for the quartiles."""
-QUARTILES = ("_low", "", "_high")
+BOUNDS = ("_low", "", "_high")
 SAME = ("scenario", "variant", "device", "recorded_at")
 """The columns that name a measurement: publishing it twice writes it once."""
 
@@ -71,7 +71,7 @@ def measured(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
 
 def columns(name: str, band: Band | None) -> dict[str, float | None]:
     """Return the three columns of a value with its quartiles."""
-    return {f"{name}{each}": band and band[n] for n, each in enumerate(QUARTILES)}
+    return {f"{name}{each}": band and band[n] for n, each in enumerate(BOUNDS)}
 
 
 def runs_of(folder: Path, lock: Lock, records: Iterable[Record]) -> Iterator[tuple[Cell, Runs]]:
@@ -91,8 +91,8 @@ def runs_of(folder: Path, lock: Lock, records: Iterable[Record]) -> Iterator[tup
 
 def speed_of(row: Mapping[str, Any]) -> Speed:
     """Return the speed in a line of a file."""
-    rate, reference_s = (Band(*(row[f"{name}{each}"] for each in QUARTILES)) for name in RANGES[1:])
-    return Speed(rate, reference_s, row["processor"], row["reference_program"], row["run"])
+    rate, reference_s = (Band(*(row[f"{name}{each}"] for each in BOUNDS)) for name in RANGES[1:])
+    return Speed(rate, reference_s, row["processor"], row["reference_program"])
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def add(path: Path, rows: list[dict[str, Any]]) -> None:
     once = {tuple(row[name] for name in SAME): row for row in (*read(path), *rows)}
     numbers = {"recorded_at": pa.timestamp("us", tz="UTC"), "peak_memory_bytes": pa.int64()}
     numbers |= dict.fromkeys(
-        (f"{name}{each}" for name in RANGES for each in QUARTILES), pa.float32()
+        (f"{name}{each}" for name in RANGES for each in BOUNDS), pa.float32()
     )
     found = [once[each] for each in sorted(once)]
     schema = pa.schema([(name, numbers.get(name, pa.string())) for name in rows[0]])

@@ -1,7 +1,8 @@
 """Speeds of different runs, with the speed of the machine taken out.
 
 A cell's rate is taken over the time in which it had a core, and multiplied by how much slower the
-reference beside it ran than usual. Its band comes from the quartiles of both.
+reference beside it ran than usual. Its band comes from the quartiles of the steps, and from the
+range of nine tenths of the reference.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 NEAR = 5
 """The reference of a cell is also that of so many cells before and after it in the same run: ten
 samples beside one cell say too little."""
+SHARES = 20
+"""The fastest and the slowest twentieth of the reference are left out. How fast the machine was
+while a cell ran is not known better: it can become twice as slow within a second."""
 SUPPORT = 2
 """How many stacks on each side must show a change. After the last stack there is one only."""
 
@@ -51,17 +55,11 @@ class Speed(Frozen, frozen=True):
     processor: str | None
     program: str
     """Of the reference."""
-    run: str
 
     @property
     def machine(self) -> str:
         """What ran the cell and the reference. Speeds of others are never compared."""
         return f"{self.processor} {self.program}"
-
-    @property
-    def comparable(self) -> str:
-        """What speeds must share to be compared; docs/timing.md says why."""
-        return f"{self.machine} {self.run}"
 
 
 class Runs(Frozen, frozen=True):
@@ -102,13 +100,12 @@ def speed(record: Record, near: Sequence[Record]) -> Speed | None:
     rate = rate_of([step_s - waited_s for step_s, waited_s in pairs])
     if rate is None:
         return None
-    low, median, high = statistics.quantiles(samples, n=4, method="inclusive")
+    low, *_, high = statistics.quantiles(samples, n=SHARES, method="inclusive")
     return Speed(
         rate=Band(rate.low, rate.median, rate.high),
-        reference_s=Band(low, median, high),
+        reference_s=Band(low, statistics.median(samples), high),
         processor=seen.environment.get("cpu"),
         program=reference.program,
-        run=record.run,
     )
 
 

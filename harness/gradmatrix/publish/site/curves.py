@@ -102,7 +102,7 @@ def speed_of(view: View, row: Row | None) -> Point:
     runs = view.table.runs.get(row.cell)
     if runs is None or runs.speed is None:
         return Point(raw=(row.steps_per_s.median,) if runs is None else runs.steps_per_s)
-    kind = f"{runs.speed.comparable} {view.table.builds.get(row.stack, '')}"
+    kind = f"{runs.speed.machine} {view.table.builds.get(row.stack, '')}"
     return Point(speed.corrected(runs.speed, view.usual_s), kind, runs.steps_per_s)
 
 
