@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOLDER = "measurements"
 KEPT = dt.timedelta(days=90)
 RANGES = ("steps_per_s", "on_core_per_s", "reference_s")
-"""Columns that each have two more, for the quartiles."""
+"""Columns that each have two more, for the ends of a range."""
 BOUNDS = ("_low", "", "_high")
 SAME = ("scenario", "variant", "device", "recorded_at")
 """The columns that name a measurement: publishing it twice writes it once."""
