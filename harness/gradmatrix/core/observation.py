@@ -214,6 +214,11 @@ class Nonfinite(Frozen, frozen=True):
     optimizer built."""
     operation: str | None = None
     """What made it of finite numbers, such as "log". In a gradient it was its derivative."""
+    hidden: bool = False
+    """Of a gradient: the value of the operation was not finite either, but the loss was."""
+    sizes: tuple[int, ...] = ()
+    """Of a standard deviation of one value: 1. Of a CTC loss: the steps of an input that is too
+    short, and those that its labels need."""
 
 
 class Hooked(Frozen, frozen=True):

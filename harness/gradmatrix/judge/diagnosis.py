@@ -140,6 +140,11 @@ INPUTS = (
     "Keep its inputs away from where the derivative is infinite. If torch.where hides bad values,"
     " replace them in the input: 0 times infinity is NaN."
 )
+HIDDEN = (
+    "Make the input of the operation safe, not only its result: x = torch.where(ok, x, 1.0) before"
+    " it, and torch.where(ok, result, 0.0) behind it; or clamp(min=...). For x * log(y) there is"
+    " torch.xlogy(x, y.clamp(min=...))."
+)
 UNKNOWN_OPERATION = (
     "Run the script once under torch.autograd.detect_anomaly(): it names the operation whose"
     " derivative was NaN."
@@ -167,6 +172,9 @@ FINITE_ADVICE = {
         ("exp", "exp2", "expm1", "sinh", "cosh"),
         "Limit the exponent with clamp(max=...), or stay with logarithms: logsumexp, log_softmax.",
     ),
+    "ctc_loss": "CTC needs one step of the input for each label, and one more between two equal"
+    " labels. Make the inputs longer (less pooling, a smaller stride), leave such samples out, or"
+    " set zero_infinity=True, which ignores them.",
     **dict.fromkeys(
         ("acos", "asin", "arccos", "arcsin"),
         "Clamp its input to a range a little smaller than -1 to 1.",
@@ -177,6 +185,11 @@ FINITE_ADVICE = {
     ),
 }
 """What to do about an operation that made NaN or infinity of finite numbers."""
+ONE_VALUE = (
+    "Give it correction=0 (unbiased=False), which makes 0 of one value, and add a small eps where"
+    " something is divided by it; or leave the division out where there is only one value, such as"
+    " a batch of one."
+)
 CARRIED = (
     "detach() what is carried on: a hidden state at the start of each iteration, state ="
     " state.detach() (of a tuple, each tensor); a running mean or a sum of losses where it is added"
@@ -1186,6 +1199,18 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
     where = f"at step {first.step}{inside}{say_where(at, 'called at')}"
     operation = first.operation or ""
     advice = FINITE_ADVICE.get(operation, "")
+    if first.hidden:
+        return make_diagnosis(
+            Cause.NONFINITE_GRADIENT,
+            first.module or None,
+            at,
+            f"`{first.operation}` gave NaN or infinity {where}. The loss was finite, because"
+            " something such as torch.where or masked_fill replaced these values behind it.",
+            "Backward goes through the operation all the same: it multiplies a gradient of 0 with"
+            " an infinite derivative, and that is NaN.",
+            led=first.frames,
+            advice=HIDDEN,
+        )
     if first.where == "gradient":
         advice = ROOT if operation in ROOTS else advice or INPUTS
         return make_diagnosis(
@@ -1198,8 +1223,23 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
             advice=advice,
         )
     line = f"`{first.operation}` made NaN or infinity of finite numbers {where}."
+    more: list[str] = []
+    if len(first.sizes) == 1:
+        more, advice = (
+            ["It was given one value, and divides by the number of values minus 1."],
+            ONE_VALUE,
+        )
+    elif first.sizes:
+        has, needs = first.sizes
+        more = [f"An input has {counted(has, 'step')}, and its labels need {needs}."]
     return make_diagnosis(
-        Cause.NONFINITE_OUTPUT, first.module or None, at, line, led=first.frames, advice=advice
+        Cause.NONFINITE_OUTPUT,
+        first.module or None,
+        at,
+        line,
+        *more,
+        led=first.frames,
+        advice=advice,
     )
 
 

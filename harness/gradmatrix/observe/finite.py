@@ -26,6 +26,7 @@ OPERATIONS = (
     *("acos", "asin", "arccos", "arcsin", "acosh", "atanh", "atan2"),
     *("norm", "std", "var", "mean", "nanmean", "prod", "cumprod", "hypot"),
     *("softmax", "log_softmax", "logsumexp", "matmul", "mm", "bmm", "__matmul__", "einsum"),
+    "ctc_loss",
 )
 """Operations whose value or derivative can be NaN or infinite at finite numbers."""
 FLATTENING = ("sigmoid", "tanh", "softmax", "log_softmax", "clamp", "clip")
@@ -42,8 +43,7 @@ SHOWN = {
     "__rpow__": "**",
     "__matmul__": "@",
 }
-
-
+DEVIATIONS = ("std", "var")
 FACTORS = {SHOWN.get(name, name) for name in PRODUCTS}
 
 
@@ -64,6 +64,8 @@ class FiniteWatch:
         that, as for a "mask"."""
         self.loss_of: Callable[[int], Optional[float]] = lambda _step: None
         """The loss of a step, or None."""
+        self._last: Optional[Dict[str, Any]] = None
+        """The last operation that made NaN or infinity of finite numbers."""
         self._backward: Optional[Dict[str, Any]] = None
         """The first operation whose derivative made NaN or infinity of a finite gradient."""
         self.flat: Optional[Dict[str, Any]] = None
@@ -109,7 +111,7 @@ class FiniteWatch:
                     dim = named.get("dim", given[1] if len(given) > 1 else None)
                     self._look_for_flat(name, result, dim)
                 if name in OPERATIONS:
-                    self._look(name, result, given)
+                    self._look(name, result, given, named)
             finally:
                 self._looking = False
 
@@ -132,20 +134,22 @@ class FiniteWatch:
         owner = None if module is None else weakref.ref(module)
         result.grad_fn.register_hook(partial(self._flattened, found, owner, here()))
 
-    def _look(self, name: str, result: Any, given: Tuple[Any, ...]) -> None:
-        if result.grad_fn is not None and self._backward is None and not transformed():
-            module = self.running()
-            found = {"step": self.clock(), "operation": SHOWN.get(name, name)}
-            owner = None if module is None else weakref.ref(module)
-            result.grad_fn.register_hook(partial(self._differentiated, found, owner, here()))
-        if "worse" in self._forward or math.isfinite(greatest(result)):
+    def _look(self, name: str, result: Any, given: Tuple[Any, ...], named: Dict[str, Any]) -> None:
+        follows = result.grad_fn is not None and self._backward is None and not transformed()
+        if not follows and "worse" in self._forward:
             return
-        kind = "mask" if masks(result) else "worse"
-        if kind not in self._forward and all(
-            math.isfinite(greatest(tensor)) for tensor in tensors(given)
-        ):
-            found = {"step": self.clock(), "operation": SHOWN.get(name, name)}
-            self._forward[kind] = {**found, "owner": self.running(), "frames": frames()}
+        found = {"step": self.clock(), "operation": SHOWN.get(name, name)}
+        module, finite = self.running(), math.isfinite(greatest(result))
+        if not finite and all(math.isfinite(greatest(tensor)) for tensor in tensors(given)):
+            made = {**found, "sizes": sizes(name, result, given, named), "frames": frames()}
+            kind = "mask" if masks(result) else "worse"
+            if "worse" not in self._forward:
+                self._forward.setdefault(kind, {**made, "owner": module})
+            self._last = {**made, "owner": None if module is None else weakref.ref(module)}
+        if follows:
+            owner = None if module is None else weakref.ref(module)
+            found.update(hidden=not finite, last=None if finite else self._last)
+            result.grad_fn.register_hook(partial(self._differentiated, found, owner, here()))
 
     def _differentiated(
         self,
@@ -155,10 +159,17 @@ class FiniteWatch:
         inner: Iterable[Any],
         outer: Iterable[Any],
     ) -> None:
-        """An operation made the gradients ``inner`` of the gradients ``outer`` of its result."""
+        """An operation made the gradients ``inner`` of the gradients ``outer`` of its result.
+
+        If its value was not finite either, the operation that made it so is to blame.
+        """
         if self._backward is not None or all_finite(inner) or not all_finite(outer):
             return
-        self._backward = {**found, "owner": owner and owner(), "frames": line(at)}
+        loss, last = self.loss_of(found["step"]), found["last"]
+        hidden = found["hidden"] and loss is not None and math.isfinite(loss)
+        self._backward = {**found, "owner": owner and owner(), "frames": line(at), "hidden": hidden}
+        if hidden and last is not None and last["step"] == found["step"]:
+            self._backward.update(last, owner=last["owner"] and last["owner"]())
 
     def _flattened(
         self,
@@ -210,6 +221,35 @@ class FiniteWatch:
             return operation
         mine = kind == "worse" or operation["owner"] is output["owner"]
         return operation if mine and operation["step"] == output["step"] else None
+
+
+def sizes(name: str, result: Any, given: Tuple[Any, ...], named: Dict[str, Any]) -> Tuple[int, ...]:
+    """How many values a standard deviation is of, if it is one.
+
+    Of a CTC loss: the steps of the first input that is too short, and those that its labels need.
+    """
+    if name in DEVIATIONS and given[0].numel() == result.numel():
+        return (1,)
+    return short(*given, **named) if name == "ctc_loss" else ()
+
+
+def short(
+    _log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *_: Any, **__: Any
+) -> Tuple[int, ...]:
+    """The arguments of a CTC loss. Between two equal labels one more step is needed."""
+    import torch
+
+    steps, lengths = (
+        torch.as_tensor(each).reshape(-1).tolist() for each in (input_lengths, target_lengths)
+    )
+    left = targets.reshape(-1).tolist()
+    width = targets.shape[-1] if targets.dim() > 1 else None
+    for has, length in zip(steps, lengths):
+        labels, left = left[:length], left[width or length :]
+        needs = length + sum(map(int.__eq__, labels, labels[1:]))
+        if has < needs:
+            return has, needs
+    return ()
 
 
 def floating(value: Any) -> bool:

@@ -636,7 +636,7 @@ class ParameterWatch:
             return None
         return {
             "where": first["where"],
-            "operation": first.get("operation"),
+            **{key: first[key] for key in ("operation", "hidden", "sizes") if key in first},
             **self._located(first),
         }
 

@@ -209,6 +209,7 @@ class SeveringWatch:
             self._replace(torch, name, self._making(f"torch.{name}"), after=True)
         for name in LOSSES:
             self._replace(torch.nn.functional, name, self._labelled, after=False)
+        self._replace(torch.nn.functional, "ctc_loss", self.operation("ctc_loss"), after=True)
         for name in SAMPLING:
             self._replace(torch, name, self._leaving(name, self.flat), after=False)
         self._put()
