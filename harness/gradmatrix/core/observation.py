@@ -328,6 +328,8 @@ class Anew(Frozen, frozen=True):
     """The module whose forward makes them; None for what is made outside of all modules."""
     type: str = ""
     """The type of the module that has them."""
+    again: bool = False
+    """The same line made parameters that this module does not have any more."""
 
 
 class Spoiled(Frozen, frozen=True):

@@ -644,9 +644,15 @@ def made_in_forward(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(anew.frames)
     line = (
         f"The forward of `{anew.within}` makes a new {anew.type} when it runs, and no optimizer"
-        f" holds its parameters{say_where(at, 'at')}. They begin with other values each time."
+        f" holds its parameters{say_where(at, 'at')}."
     )
+    if anew.again:
+        line += " They begin with other values each time."
     advice = "Make the layer once, in __init__, and keep it as an attribute of the module."
+    if not anew.again:
+        advice += (
+            " If its size is known only then, run the model once before the optimizer is built."
+        )
     return make_diagnosis(
         Cause.NOT_REGISTERED, anew.within, at, line, led=anew.frames, advice=advice
     )

@@ -40,6 +40,11 @@ class Birth:
         self.type = type(owner).__name__
         self.within = within
 
+    def is_gone(self) -> bool:
+        """Whether the module around it does not have it any more."""
+        parameter = self.reference()
+        return all(parameter is not each for each in self.within.parameters())
+
 
 class BirthWatch:
     """Watches new parameters from the first optimizer to the end of the audit.
@@ -134,6 +139,7 @@ class BirthWatch:
 
         ``held`` are the ids of what optimizers hold; ``named`` gives the names of modules.
         """
+        born = [birth for birth in self._born.values() if birth.within is not None]
         loose = [
             birth
             for identity, birth in self._inside.items()
@@ -146,6 +152,7 @@ class BirthWatch:
                 "frames": line(birth.at),
                 "within": named([birth.within])[0],
                 "type": birth.type,
+                "again": any(each.at == birth.at and each.is_gone() for each in born),
             }
             for birth in loose[:1]
         ]

@@ -113,9 +113,7 @@ def add(path: Path, rows: list[dict[str, Any]]) -> None:
 
     once = {tuple(row[name] for name in SAME): row for row in (*read(path), *rows)}
     numbers = {"recorded_at": pa.timestamp("us", tz="UTC"), "peak_memory_bytes": pa.int64()}
-    numbers |= dict.fromkeys(
-        (f"{name}{each}" for name in RANGES for each in BOUNDS), pa.float32()
-    )
+    numbers |= dict.fromkeys((f"{name}{each}" for name in RANGES for each in BOUNDS), pa.float32())
     found = [once[each] for each in sorted(once)]
     schema = pa.schema([(name, numbers.get(name, pa.string())) for name in rows[0]])
     file = io.BytesIO()

@@ -1,4 +1,5 @@
 # cause: not-registered
+# says: They begin with other values each time.
 
 import torch
 from torch import nn
