@@ -550,6 +550,11 @@ class Observation(Frozen, frozen=True):
     """Parts of the loss that lead to the wrong parameters: a "sample" (or torch's "normal"), an
     "argmin" that nothing passes straight through, or the "weight" of a log-probability."""
     spoiled: Spoiled | None = None
+    culprit: Written | None = None
+    """What the exception is about, and where: a torch.autograd.Function and the end of its
+    backward, ``//`` in a graph, what entered inference mode, parameters whose gradients are sparse
+    and where the script asks for that, or columns of the data that did not reach a model that gave
+    no loss."""
     kept: Kept | None = None
     adapted: Adapted | None = None
     for_inference: tuple[Froze, ...] = ()

@@ -14,6 +14,35 @@ NOT_FOR_BACKWARD = (
 )
 ADVICE = {
     r"inference (?:tensors?|mode)": NOT_FOR_BACKWARD,
+    r"derivative for (?:aten::)?floor_divide is not implemented": (
+        "Use / in place of //, such as loss / steps. `//` rounds down, so it has no gradient."
+    ),
+    r"derivative for \S+ is not implemented": (
+        "Use an operation that has a derivative; or detach() its input, if what is computed from it"
+        " is a constant for the loss."
+    ),
+    r"(?:not support|compatible with) sparse gradients": (
+        "Leave sparse=True out. Or give these parameters to torch.optim.SparseAdam (SGD and Adagrad"
+        " take them too), and all others to an optimizer of their own: SparseAdam takes sparse"
+        " gradients only."
+    ),
+    r"not support dense gradients": (
+        "Give this optimizer only the parameters of layers with sparse=True, and all others to an"
+        " optimizer of their own, such as Adam."
+    ),
+    r"returned an incorrect number of gradients": (
+        "Return one value for each input of forward, in the same order: its gradient, or None if"
+        " the input needs none."
+    ),
+    r"did not return a loss from the inputs": (
+        "Give the model its labels: call their column as forward calls the argument, mostly"
+        " `labels`. Trainer leaves out the columns that forward has no argument for. Or compute the"
+        " loss yourself: compute_loss_func, or a compute_loss of your own."
+    ),
+    r"num_samples should be a positive integer value, but got num_samples=0": (
+        "The dataset is empty. Print its length where it is made, after every filter, split and"
+        " preparation: a max_length that cuts all answers off leaves nothing, too."
+    ),
     r"differentiated Tensors? do(?:es)? not require grad": (
         "Make the inputs of torch.autograd.grad require a gradient before the forward pass:"
         " x.requires_grad_(True)."
@@ -88,8 +117,43 @@ ADVICE = {
     ),
 }
 """What helps against an error, by a pattern of its message."""
+WRONG_SHAPE = re.compile(
+    r"returned an invalid gradient at index (\d+) - got \[([\d, ]*)\] but expected shape"
+    r" compatible with \[([\d, ]*)\]"
+)
+ABOUT = {
+    r"returned an (?:invalid gradient|incorrect number)": "The backward of `{}` returned it",
+    r"derivative for": "`{}` is used",
+    r"sparse gradients": "The gradients of `{}` are sparse, because of sparse=True",
+    r"did not return a loss": "The data has columns that the model did not get: `{}`",
+    r"nference tensor": "Inference mode was entered by `{}`",
+}
+"""What to say of the culprit of an error, by a pattern of its message."""
 NONE = re.compile(r"\bNoneType\b")
 NO_LEAF = re.compile(r"\.grad attribute of a Tensor that is not a leaf")
+
+
+def about_culprit(message: str, culprit: str) -> str:
+    """The beginning of a sentence about what an exception with this ``message`` is about."""
+    says = next(text for what, text in ABOUT.items() if re.search(what, message))
+    return says.format(culprit)
+
+
+def advise_on_shape(message: str) -> str:
+    """What to do if a function of the script gave a gradient of a wrong shape; empty if not."""
+    wrong = WRONG_SHAPE.search(message)
+    if wrong is None:
+        return ""
+    index, got, expected = wrong.groups()
+    if got.split(", ") == expected.split(", ")[::-1]:
+        return (
+            f"Return the transpose of gradient {index} (they are counted from 0): with .t(), or"
+            " with the factors of the product exchanged."
+        )
+    return (
+        "Return a gradient of the shape of each input of forward, in the same order; they are"
+        " counted from 0."
+    )
 
 
 def advise_on_error(seen: Observation) -> str:
@@ -99,6 +163,7 @@ def advise_on_error(seen: Observation) -> str:
     known = next(
         (text for what, text in ADVICE.items() if re.search(what, message, re.IGNORECASE)), ""
     )
+    known = known or advise_on_shape(message)
     if known or not NONE.search(message):
         return known
     if any(NO_LEAF.search(warned.message) for warned in seen.warnings):

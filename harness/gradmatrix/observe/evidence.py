@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from . import source
 from .finite import greatest
 from .forward import WAYS
-from .frames import here, line, shown, written
+from .frames import here, line, shown
 from .links import children, leaves_of, nodes_behind
+from .raising import last_line
 from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
 from .torches import Reach, behind, follow, held_by, is_parameter, named, reach, summands, title
 from .unregistered import unregistered
@@ -701,11 +702,9 @@ class Evidence:
         """Which of the ``owners``, functions of the script, gave no gradient to ``parameters``."""
         lost = parameters & self._reached_tensors
         for owner in owners:
-            at = written(owner.backward)
-            path = owner.backward.__code__.co_filename
-            if lost & self._custom[owner] and at is not None and shown(path) is not None:
-                number = source.returned(path, at["line"]) or at["line"]
-                return {"text": owner.__name__, "frames": [{**at, "line": number}]}
+            at = last_line(owner.backward) if lost & self._custom[owner] else None
+            if at is not None:
+                return {"text": owner.__name__, "frames": [at]}
         return None
 
     def spoiled(self, message: str) -> Optional[Dict[str, Any]]:

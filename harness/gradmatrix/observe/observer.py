@@ -22,6 +22,7 @@ from .evidence import Evidence
 from .forward import ForwardWatch
 from .late import LaterTraining, LateWatch
 from .parameters import ParameterWatch
+from .raising import culprit
 from .ranks import RankWatch
 from .rates import RateWatch, of_group
 from .replaced import compiler_is_there, step_aside, step_aside_before
@@ -673,7 +674,11 @@ class Observer:
 
     def of_error(self, error: BaseException) -> Dict[str, Any]:
         """The part of the observation that explains the exception that ended the script."""
-        return {"spoiled": self._or(lambda: self.evidence.spoiled(str(error)), None)}
+        names, forward = self.parameters.names_of, self.forward
+        return {
+            "spoiled": self._or(lambda: self.evidence.spoiled(str(error)), None),
+            "culprit": self._or(lambda: culprit(error, forward, self._optimizers, names), None),
+        }
 
     def _or(self, facts: Callable[[], Any], otherwise: Any) -> Any:
         try:

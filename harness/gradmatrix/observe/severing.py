@@ -77,6 +77,8 @@ FLAT = ("round", "floor", "ceil", "trunc", "sign")
 """Their gradient is zero everywhere."""
 SAMPLING = ("bernoulli", "poisson")
 """So is that of a sample."""
+FLOORING = ("__floordiv__", "__rfloordiv__", "__ifloordiv__", "floor_divide", "floor_divide_")
+"""They have no derivative at all: backward raises an error."""
 MAKING = ("tensor", "as_tensor")
 ADDING = ("__add__", "__radd__", "add", "__sub__", "__rsub__", "sub")
 """Methods by which a part is added to a loss; ``+=`` is among the operations in place."""
@@ -102,6 +104,8 @@ class SeveringWatch:
 
     inputs: Callable[[], Set[int]] = set
     """Ids of the tensors for whose gradients torch.autograd.grad was asked."""
+    floored: Optional[Lines] = None
+    """Where the last ``//`` of a tensor with a graph was computed."""
 
     def __init__(
         self,
@@ -196,6 +200,7 @@ class SeveringWatch:
             return self.remove
         self._on = True
         self._install_methods(torch.Tensor)
+        self._replace(torch, "floor_divide", self._flooring, after=True)
         self._follow_operations(torch, but=COMPARED)
         for name in (*LIKE, "argmax", "argsort"):
             self._replace(torch, name, self._leaving(name), after=False)
@@ -230,7 +235,13 @@ class SeveringWatch:
             self._replace(tensor, name, self._indexing(INDICES[name]), after=True)
         for name in FLAT:
             self._replace(tensor, name, self._leaving(name, self.flat), after=False)
+        for name in FLOORING:
+            self._replace(tensor, name, self._flooring, after=True)
         self._follow_operations(tensor)
+
+    def _flooring(self, result: Any, *_: Any, **__: Any) -> None:
+        if self._in_graph(result):
+            self.floored = here()
 
     def _follow_operations(self, owner: Any, but: Tuple[str, ...] = ()) -> None:
         for name in dict.fromkeys((*OPERATIONS, *FLATTENING)):

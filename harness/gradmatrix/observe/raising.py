@@ -1,0 +1,110 @@
+"""What the exception that ended the script is about: an object or a line behind torch's message."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional
+
+from . import source
+from .frames import line, shown, written
+from .torches import held_by
+
+if TYPE_CHECKING:
+    from .forward import ForwardWatch
+    from .switches import Switch
+
+RETURNED = re.compile(r"unction (\w+)Backward returned an (?:invalid gradient|incorrect number)")
+NO_DERIVATIVE = re.compile(r"derivative for (?:aten::)?floor_divide is not implemented")
+SPARSE = re.compile(r"sparse gradients")
+NO_LOSS = re.compile(r"did not return a loss from the inputs.*the inputs it received are (.*?)\.?$")
+INFERENCE = re.compile(r"nference tensor")
+SHOWN = 4
+
+
+def culprit(
+    error: BaseException,
+    forward: ForwardWatch,
+    optimizers: List[Any],
+    names_of: Callable[[List[Any]], List[str]],
+) -> Optional[Dict[str, Any]]:
+    """The name of what the exception is about, and where it stands; None if that is not known."""
+    message = str(error)
+    returned, no_loss = RETURNED.search(message), NO_LOSS.search(message)
+    if returned is not None:
+        return custom(returned.group(1))
+    if NO_DERIVATIVE.search(message) and forward.severing.floored is not None:
+        return {"text": "//", "frames": line(forward.severing.floored)}
+    if INFERENCE.search(message):
+        return inference(forward.switches.log)
+    if SPARSE.search(message):
+        return sparse(optimizers, names_of)
+    if no_loss is not None:
+        return left_out(error, set(re.split(r",\s*", no_loss.group(1))))
+    return None
+
+
+def custom(name: str) -> Optional[Dict[str, Any]]:
+    """The last line of the backward of a torch.autograd.Function of this name."""
+    import torch
+
+    for each in subclasses(torch.autograd.Function):
+        at = last_line(each.backward) if each.__name__ == name else None
+        if at is not None:
+            return {"text": name, "frames": [at]}
+    return None
+
+
+def subclasses(kind: Any) -> Iterator[Any]:
+    """All classes that inherit from ``kind``."""
+    for each in kind.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+
+def last_line(function: Any) -> Optional[Dict[str, Any]]:
+    """Where a function returns, else where it begins; None if torch wrote it."""
+    at, code = written(function), getattr(function, "__code__", None)
+    if at is None or code is None or shown(code.co_filename) is None:
+        return None
+    return {**at, "line": source.returned(code.co_filename, at["line"]) or at["line"]}
+
+
+def inference(log: List[Switch]) -> Optional[Dict[str, Any]]:
+    """Where inference mode was entered last in this step, else the only place that may do it."""
+    entered = [each for each in log if each.how == "inference_mode"]
+    text = "torch.inference_mode()"
+    if entered and entered[-1].decorated is not None:
+        at = entered[-1].decorated
+        return {"text": at["function"], "frames": [at, *entered[-1].frames]}
+    if entered:
+        return {"text": text, "frames": entered[-1].frames}
+    places = [at for _, at in source.called("inference_mode".__eq__)]
+    return {"text": text, "frames": places} if len(places) == 1 else None
+
+
+def sparse(
+    optimizers: List[Any], names_of: Callable[[List[Any]], List[str]]
+) -> Optional[Dict[str, Any]]:
+    """The parameters that have a sparse gradient, and where the script asks for that."""
+    held = [p for each in optimizers for p in held_by(each)]
+    found = [p for p in held if p.grad is not None and p.grad.is_sparse]
+    if not found:
+        return None
+    names = list(dict.fromkeys(names_of(found)))
+    more = [] if len(names) <= SHOWN else [f"{len(names) - SHOWN} more"]
+    places = [at for _, at in source.said("sparse".__eq__, lambda value: value is True)]
+    return {"text": "`, `".join(names[:SHOWN] + more), "frames": places[:SHOWN]}
+
+
+def left_out(error: BaseException, received: Any) -> Optional[Dict[str, Any]]:
+    """The columns of the data that did not reach the model, and where the script names one."""
+    at = error.__traceback__
+    while at is not None:
+        trainer = at.tb_frame.f_locals.get("self")
+        columns = getattr(getattr(trainer, "train_dataset", None), "column_names", None)
+        if isinstance(columns, list):
+            missing = [each for each in columns if each not in received]
+            places = [place for _, _, place in source.given(missing.__contains__)]
+            return {"text": "`, `".join(missing[:SHOWN]), "frames": places} if missing else None
+        at = at.tb_next
+    return None
