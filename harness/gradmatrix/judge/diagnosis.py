@@ -155,6 +155,7 @@ IF_GROWN = (
     " not, look for NaN, infinity and very large values in the data of that step."
 )
 TOO_FAST = "Lower the learning rate, or take the mean and not the sum of the loss over its points."
+SOFTMAX = ("softmax", "log_softmax")
 FINITE_ADVICE = {
     **dict.fromkeys(
         ("log", "log2", "log10", "log1p", "logit", "xlogy"),
@@ -171,6 +172,12 @@ FINITE_ADVICE = {
     **dict.fromkeys(
         ("exp", "exp2", "expm1", "sinh", "cosh"),
         "Limit the exponent with clamp(max=...), or stay with logarithms: logsumexp, log_softmax.",
+    ),
+    **dict.fromkeys(
+        SOFTMAX,
+        "Such a row is masked everywhere. Leave it out (an empty sample), let it keep one entry,"
+        " such as its own position, or mask with torch.finfo(x.dtype).min instead of -inf and set"
+        " the result of these rows to 0.",
     ),
     "ctc_loss": "CTC needs one step of the input for each label, and one more between two equal"
     " labels. Make the inputs longer (less pooling, a smaller stride), leave such samples out, or"
@@ -1205,17 +1212,18 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
     where = f"at step {first.step}{inside}{say_where(at, 'called at')}"
     operation = first.operation or ""
     advice = FINITE_ADVICE.get(operation, "")
+    given = " of rows that are all minus infinity" if operation in SOFTMAX else ""
     if first.hidden:
         return make_diagnosis(
             Cause.NONFINITE_GRADIENT,
             first.module or None,
             at,
-            f"`{first.operation}` gave NaN or infinity {where}. The loss was finite, because"
-            " something such as torch.where or masked_fill replaced these values behind it.",
+            f"`{first.operation}` gave NaN or infinity{given} {where}. The loss was finite, because"
+            " it leaves these values out (torch.where, a mask, a label that is ignored).",
             "Backward goes through the operation all the same: it multiplies a gradient of 0 with"
             " an infinite derivative, and that is NaN.",
             led=first.frames,
-            advice=HIDDEN,
+            advice=advice if operation in SOFTMAX else HIDDEN,
         )
     if first.where == "gradient":
         advice = ROOT if operation in ROOTS else advice or INPUTS
@@ -1228,7 +1236,7 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
             led=first.frames,
             advice=advice,
         )
-    line = f"`{first.operation}` made NaN or infinity of finite numbers {where}."
+    line = f"`{first.operation}` made NaN or infinity{given or ' of finite numbers'} {where}."
     more: list[str] = []
     if len(first.sizes) == 1:
         more, advice = (

@@ -44,6 +44,8 @@ SHOWN = {
     "__matmul__": "@",
 }
 DEVIATIONS = ("std", "var")
+SOFTMAX = ("softmax", "log_softmax")
+"""They make NaN of rows that are minus infinity everywhere, and of nothing else."""
 FACTORS = {SHOWN.get(name, name) for name in PRODUCTS}
 
 
@@ -140,7 +142,10 @@ class FiniteWatch:
             return
         found = {"step": self.clock(), "operation": SHOWN.get(name, name)}
         module, finite = self.running(), math.isfinite(greatest(result))
-        if not finite and all(math.isfinite(greatest(tensor)) for tensor in tensors(given)):
+        if not finite and (
+            all(math.isfinite(greatest(tensor)) for tensor in tensors(given))
+            or (name in SOFTMAX and all(masks(tensor) for tensor in tensors(given)))
+        ):
             made = {**found, "sizes": sizes(name, result, given, named), "frames": frames()}
             kind = "mask" if masks(result) else "worse"
             if "worse" not in self._forward:
@@ -205,17 +210,23 @@ class FiniteWatch:
         backward = self._backward
         if backward is not None and found.get("gradient", backward)["step"] >= backward["step"]:
             found["gradient"] = backward
+            if backward["hidden"] and found.get("output", backward)["step"] >= backward["step"]:
+                found.pop("output", None)  # the loss of that step left it out
         order = ("output", "gradient", "value")
         kept = [{**found[where], "where": where} for where in order if where in found]
         return min(kept, key=lambda each: each["step"]) if kept else None
 
     def _explains(self, kind: str) -> Optional[Dict[str, Any]]:
-        """The first operation of this kind, if the loss was not finite because of it."""
+        """The first operation of this kind, if the loss was not finite because of it.
+
+        Or if the output of a module was not: a loss may leave out what its gradient does not.
+        """
         operation, output = self._forward.get(kind), self.found.get("output")
         if operation is None:
             return None
         loss = self.loss_of(operation["step"])
-        if loss is not None and math.isfinite(loss):
+        together = output is not None and output["step"] == operation["step"]
+        if loss is not None and math.isfinite(loss) and not together:
             return None
         if output is None or operation["step"] < output["step"]:
             return operation
