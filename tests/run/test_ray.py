@@ -492,14 +492,19 @@ class Nodes:
 
     def kill_busy_one(self) -> None:
         """Kill a node that runs a stack, with its workers, as if its machine were gone."""
-        workers = {raylet: children_of(raylet) for raylet in self.raylets}
-        busy = next(
-            raylet
-            for raylet, found in workers.items()
-            if any(" on cpu" in command_of(worker) for worker in found)
-        )
-        for process in (busy, *workers[busy]):
+        assert waits_until(lambda: self.busy)
+        busy = self.busy[0]
+        for process in (busy, *children_of(busy)):
             os.kill(process, signal.SIGKILL)
+
+    @property
+    def busy(self) -> list[int]:
+        """The nodes that run a stack."""
+        return [
+            raylet
+            for raylet in self.raylets
+            if any(" on cpu" in command_of(worker) for worker in children_of(raylet))
+        ]
 
     @property
     def is_idle(self) -> bool:
