@@ -66,6 +66,16 @@ def test_an_argument_that_puts_off_the_first_step_is_named() -> None:
     assert diagnosis.advice.startswith("Lower learning_starts=1000")
 
 
+def test_an_argument_does_not_put_off_a_step_for_which_enough_gradients_were_there() -> None:
+    """A condition of the script is what keeps the step from running."""
+    late = (Written(text="gradient_accumulation_steps=4", frames=(OTHER,)),)
+    built = make_built(steps=0, condition="step % 4 == 0", condition_at=(MINE,))
+    seen = make_observation(steps=0, requests=16, parameters=(STILL,), optimizers=(built,))
+    diagnosis = found(msgspec.structs.replace(seen, arguments=late))
+    assert (Cause.NEVER_STEPPED, MINE) == (diagnosis.cause, diagnosis.place)
+    assert "step without another" in diagnosis.advice
+
+
 def test_the_step_is_named_beside_the_backward_pass_that_adds() -> None:
     """An attack has backward passes of its own; the step stands where zero_grad is missing."""
     kept = Kept(parameters=2, learning=2, frames=(MINE,))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Severed,
         Spoiled,
         Switch,
+        Written,
     )
 
     Sign = Callable[[Observation], "Diagnosis | None"]
@@ -59,6 +60,13 @@ INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
 FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
 ADAPTER = re.compile(r"\.lora_\w+\.(\w+)(?:\.weight)?$")
 """A parameter of a LoRA adapter of PEFT, and the adapter's name."""
+OF_ADAPTER = re.compile(r"\.lora_\w+\.\w+$")
+"""A module of such an adapter."""
+DISABLED = (
+    "That is PEFT's adapter itself. If your call disables adapters, use `with"
+    " model.disable_adapter():`, which enables them again, or call enable_adapter_layers() after"
+    " it. If it chooses another adapter, call set_adapter(...) with the one that should learn."
+)
 PLUMBING = ("torch/", "python3", "<frozen")
 ACTIVATIONS = {"ReLU", "ReLU6", "Hardtanh", "Hardsigmoid", "Hardswish", "Threshold", "Sigmoid"}
 LEAF_CHANGED = re.compile(r"leaf Variable that requires grad.*in-place", re.IGNORECASE)
@@ -1040,6 +1048,15 @@ def nothing_called(seen: Observation) -> Diagnosis:
     line = "Nothing was trained: backward was never called, and no optimizer stepped."
     built = seen.optimizers[0].frames if seen.optimizers else ()
     at = innermost_frame(built)
+    manual = next((each for each in seen.arguments if each.text.startswith("automatic_")), None)
+    if manual is not None:
+        said = innermost_frame(manual.frames)
+        line += f" `{manual.text}` leaves both to training_step{say_where(said, 'at')}."
+        advice = (
+            "Leave that line out: Lightning then calls both. Or call self.manual_backward(loss) and"
+            " the step of self.optimizers() in training_step."
+        )
+        return make_diagnosis(Cause.NOT_TRAINED, None, said, line, led=built, advice=advice)
     if at is None or seen.arguments:
         return explain_delay(seen, Cause.NOT_TRAINED, line, at, built)
     line = "Nothing was trained: backward was never called, and the optimizer never stepped"
@@ -1048,8 +1065,6 @@ def nothing_called(seen: Observation) -> Diagnosis:
         "Call backward on the loss, and then the optimizer's step. If both calls are there, the"
         " loop had no batch: is the dataset empty, or smaller than a batch with drop_last=True?"
     )
-    if "lightning" in seen.environment or "pytorch-lightning" in seen.environment:
-        advice += " With automatic_optimization = False, Lightning leaves both to you."
     return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=built, advice=advice)
 
 
@@ -1057,13 +1072,21 @@ def explain_delay(
     seen: Observation, cause: Cause, line: str, at: Frame | None, led: Sequence[Frame]
 ) -> Diagnosis:
     """No step was made; an argument may put it off beyond the end of the run."""
-    texts = [written.text for written in seen.arguments]
-    user = innermost_frame(seen.arguments[0].frames) if seen.arguments else None
+    late = put_off(seen)
+    texts = [written.text for written in late]
+    user = innermost_frame(late[0].frames) if late else None
     if not texts:
         return make_diagnosis(cause, None, at, line, led=led)
     advice = f"Lower {' or '.join(texts)}, or train for longer: the run ended before the first"
     advice += " optimizer step."
     return make_diagnosis(cause, None, at, line, led=led, user=user, advice=advice)
+
+
+def put_off(seen: Observation) -> tuple[Written, ...]:
+    """The arguments that may put off the first step: so many gradients were not asked for yet."""
+    asked = max(seen.requests, len(seen.backward))
+    numbers = {each: each.text.rpartition("=")[2] for each in seen.arguments}
+    return tuple(e for e, n in numbers.items() if not n.isdecimal() or int(n) >= asked)
 
 
 def unmoved(seen: Observation) -> Diagnosis | None:
@@ -1283,6 +1306,8 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
         lines.append("The loss still has a graph: it ends at a tensor that is no parameter.")
     module = known.modules[0] if known.modules else None
     advice = advice_against(known.arguments)
+    if not advice and at is not None and all(OF_ADAPTER.search(name) for name in known.modules):
+        advice = DISABLED if at.file.startswith("peft") else ""
     if not advice and at is not None and not at.user:
         adapter = (
             " If it prepares the model for an adapter, add the adapter afterwards: get_peft_model,"
@@ -1347,7 +1372,7 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         f"{say_where(at, 'it is built at')}."
     )
     module = module_of(still[0]) if still else None
-    if seen.arguments and not seen.steps:
+    if put_off(seen) and not seen.steps:
         return explain_delay(seen, Cause.NEVER_STEPPED, line, at, idle[0].frames)
     test = innermost_frame(idle[0].condition_at)
     if test is not None:
@@ -1357,6 +1382,8 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         )
         advice = "Check what that condition counts or compares: the step must come within the run."
         advice += " If it accumulates gradients, step once more after the last batch."
+        if any("accum" in each.text for each in seen.arguments):
+            advice += " accelerator.accumulate() has a condition of its own: step without another."
         return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, advice=advice)
     asked = next((frame for frame in seen.asked if frame.user), None)
     return make_diagnosis(
@@ -1527,11 +1554,17 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
             Cause.FROZEN, module_of(frozen[0]), at, line, led=built.frames, advice=advice
         )
     called = seen.unheld.frames if seen.unheld is not None else ()
+    inactive = inactive_adapter(seen, loose)
     direct = built is not None and at is not None and at.user
     missing = ", ".join(f"`{name}`" for name in dict.fromkeys(map(module_of, loose[:MOST_MODULES])))
     if built is not None and any(frame.file.startswith("pyro") for frame in built.frames):
         advice = (
             f"Register the module in the model or guide: pyro.module(name, module) ({missing})."
+        )
+    elif inactive is not None:
+        advice = (
+            f"Call set_adapter({inactive!r}) of the model before the optimizer is built: the model"
+            " runs with another adapter, and add_adapter does not change that."
         )
     elif all_of_them:
         advice = ""
@@ -1553,6 +1586,17 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         user=None if direct else next((frame for frame in called if frame.user), None),
         advice=advice,
     )
+
+
+def inactive_adapter(seen: Observation, loose: list[Parameter]) -> str | None:
+    """The adapter of PEFT that an optimizer holds, if another one runs and is in none."""
+
+    def adapters(parameters: Iterable[Parameter]) -> set[str]:
+        found = (ADAPTER.search(p.name) for p in parameters)
+        return {each[1] for each in found if each is not None}
+
+    held = adapters(p for p in seen.parameters if p.held and best_step(p) == "n")
+    return held.pop() if len(held) == 1 and adapters(loose) - held else None
 
 
 def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> Diagnosis:

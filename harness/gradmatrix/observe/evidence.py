@@ -340,8 +340,15 @@ class Evidence:
         parameters = [p for module in ran.values() for p in module.parameters()]
         if not parameters or any(p.requires_grad for p in parameters):
             return []
+        ran.update(self._of_optimizers())
         names = self._names(list(ran.values()))
         return frozen_by_line(ran, self.forward.severing, names, SHOWN)
+
+    def _of_optimizers(self) -> Dict[int, Any]:
+        """The modules of which optimizers hold parameters, by id; an adapter may not run."""
+        held = {id(p) for each in self.held() for p in each}
+        known = self.forward.tree.known()
+        return {id(m): m for m in known if not held.isdisjoint(map(id, m._parameters.values()))}
 
     def _all_learning(self) -> Set[int]:
         return {
@@ -651,7 +658,8 @@ class Evidence:
             for k in ("module", "within")
             if e.get(k)
         ]
-        names = self._names([*modules, *self.forward.seen.values()])
+        ran = {**self.forward.seen, **(self._of_optimizers() if wrong else {})}
+        names = self._names([*modules, *ran.values()])
         return {
             "lost": [
                 self._lost(group, names)
@@ -682,11 +690,7 @@ class Evidence:
             ],
             **given_away(kept["unused_at"]),
             "frozen": self._frozen
-            or (
-                frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
-                if wrong
-                else []
-            ),
+            or (frozen_by_line(ran, self.forward.severing, names, SHOWN) if wrong else []),
             "all_frozen": bool(self._frozen),
             "none_returned": self._returned(self._custom, starving),
             "zeros_returned": self._returned(self._zeros, zero),

@@ -569,7 +569,7 @@ class Observer:
     def _arguments(self) -> List[Dict[str, Any]]:
         """The arguments in the script that may explain it if no step is made or nothing learns."""
         if not self.steps:
-            said = [] if self.updates.updates else source.delays()
+            said = [] if self.updates.updates else [*source.manual(), *source.delays()]
         else:
             learning = [fact for fact in self.parameters.entries.values() if fact["learns"]]
             flat = self.parameters.zeroed and not any("f" in f["gradients"] for f in learning)

@@ -649,6 +649,7 @@ def deciding(
             for name, value in given.items()
             if (value is True and if_true.search(name))
             or (value is False and if_false is not None and if_false.search(name))
+            if name != "requires_grad"  # a library hands that on; it says nothing new
         )
         frame = visible(frame.f_back)
     if frame is None:

@@ -466,6 +466,16 @@ def parts(node: Any) -> Set[str]:
     return {named_as(node)} - {""}
 
 
+def assigns(name: str) -> List[Place]:
+    """Where a name is first given a value."""
+
+    def wanted(node: Any) -> Optional[bool]:
+        written = isinstance(node, ast.Assign) and name in map(named_as, node.targets)
+        return True if written else None
+
+    return [at for _, at in found(wanted, files())][:1]
+
+
 def without_effect() -> List[Tuple[str, Place]]:
     """Updates of a tensor that only make a new one: ``p = p - …`` in a loop over parameters.
 
@@ -570,6 +580,11 @@ def undoing() -> Dict[str, Any]:
 def delays() -> List[Tuple[str, Place]]:
     """Arguments that put off the first step of an optimizer, such as ``learning_starts=1000``."""
     return keywords(DELAY.search, lambda value: type(value) is int and value > 1)
+
+
+def manual() -> List[Tuple[str, Place]]:
+    """Where a LightningModule says that it steps its optimizers itself."""
+    return keywords("automatic_optimization".__eq__, lambda value: value is False, names)
 
 
 def rewards() -> List[Tuple[str, Place]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import deque
 from typing import (
     TYPE_CHECKING,
@@ -23,7 +24,8 @@ from typing import (
     Tuple,
 )
 
-from .frames import Lines, here, line
+from . import source
+from .frames import Lines, here, line, users
 from .torches import MOST, Reach, follow, identity, is_parameter, named
 
 if TYPE_CHECKING:
@@ -126,7 +128,11 @@ class SpoiledWatch:
         """What the pass from ``roots`` shares with one ``before``."""
         shared, outputs = before.nodes & nodes, before.outputs
         first = min(set(outputs) & before.nodes, default=None)
+        early = first is not None and max(shared) < first
         behind = self._behind(roots, shared, held)
+        name = variable(shared) if early else None
+        if name is not None:  # it was made before the model ran, and not anew in each iteration
+            behind["carried"] = False
         # A hidden state is made of what the first pass went through, but need not be among it.
         among = nodes if behind["carried"] else shared
         last = max((node for node in outputs if node in among), default=None)
@@ -137,7 +143,8 @@ class SpoiledWatch:
             "module": module,
             "frames": line(made),
             "before": line(before.at),
-            "early": first is not None and max(shared) < first,
+            "early": early,
+            "name": name,
             "stepped": before.clock != self.forward.clock(),
             **behind,
         }
@@ -185,8 +192,10 @@ class SpoiledWatch:
     def of(self, message: str) -> Optional[Dict[str, Any]]:
         """What explains an exception with this message; None if it is about something else."""
         if FREED.search(message):
-            found = self._again or {"module": None, "frames": [], "before": []}
-            return {**found, "how": "freed", "tensor": ""}
+            found = self._again or {"module": None, "frames": [], "before": [], "name": None}
+            made = source.assigns(found["name"]) if found["name"] else []
+            found = {each: value for each, value in found.items() if each != "name"}
+            return {**found, "how": "freed", "tensor": "", "frames": found["frames"] or made}
         match = CHANGED.search(message)
         if match is None:
             return None
@@ -207,3 +216,16 @@ class SpoiledWatch:
         if again is not None and again["carried"]:
             known.update(carried=True, module=again["module"], before=again["frames"])
         return {**known, "how": "step" if at is not None else "", "frames": line(at)}
+
+
+def variable(shared: Set[Any]) -> Optional[str]:
+    """The variable of the user's code that is running whose tensor has the last ``shared`` node."""
+    frame = users(sys._getframe(1))
+    known: Dict[int, str] = {}
+    while frame is not None:
+        for name, value in list(frame.f_locals.items()):
+            node = getattr(value, "grad_fn", None)
+            if node is not None:
+                known.setdefault(identity(node), name)
+        frame = users(frame.f_back)
+    return known.get(max(shared & known.keys(), default=-1))

@@ -1,5 +1,5 @@
 # cause: not-trained
-# says: automatic_optimization = False
+# says: leaves both to training_step
 # library
 import lightning
 import torch
@@ -11,14 +11,14 @@ class Model(lightning.LightningModule):
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(4, 1)
-        self.automatic_optimization = False
+        self.automatic_optimization = False  # here
 
     def training_step(self, batch):
         x, y = batch
         return nn.functional.mse_loss(self.layer(x), y)
 
     def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)  # here
+        return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
 data = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), 8)
