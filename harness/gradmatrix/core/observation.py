@@ -499,6 +499,8 @@ class Observation(Frozen, frozen=True):
     """
     initialised: tuple[Frame, ...] = ()
     """Where the script initialised the parameters before ``zero_output`` itself."""
+    blank: tuple[Written, ...] = ()
+    """The parameters that got only zeros, if those that multiply have only zeros themselves."""
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
     skipped_steps: tuple[Skipped, ...] = ()

@@ -2025,7 +2025,7 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
         )
         lines = [line]
     flat = flat_operation(seen) if everything else None
-    found = flat or returned_zeros(seen, zero)
+    found = flat or returned_zeros(seen, zero) or both_zero(seen, zero)
     found = found or reason_of_zeros(seen, zero, everything=everything)
     if everything and not found.text:
         lines = [f"{line[:-1]} (are the advantages, the weights or a mask all zeros?)."]
@@ -2096,6 +2096,33 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
         f"`{each.text}` gives the rewards{say_where(at, 'it returns them at')}." for each in rewards
     ]
     return make_diagnosis(Cause.ZERO, module, at, *given, advice=REWARDS if rewards else "")
+
+
+def both_zero(seen: Observation, zero: list[Parameter]) -> Diagnosis | None:
+    """Both factors of a product are parameters that begin at zero, as in a low-rank adapter."""
+    names = {p.name for p in zero}
+    made = [each for each in seen.blank if each.text in names]
+    if not made:
+        return None
+    places = list(dict.fromkeys(each.frames[0] for each in made if each.frames))
+    line = (
+        f"{few([f'`{each.text}`' for each in made], MOST_MODULES)} are all zeros from the start,"
+        " and what is multiplied with zeros gets a gradient of zero: none of them can begin to"
+        f" learn{say_where(innermost_frame(places), 'they are set at')}."
+    )
+    others = [f"And at {format_frame(at)}." for at in places[1:3]]
+    advice = "Begin only the last of the factors at zero (LoRA: B), and the others at random values"
+    advice += " (LoRA: A, with nn.init.kaiming_uniform_)."
+    at = innermost_frame(places)
+    return make_diagnosis(
+        Cause.ZERO,
+        module_of(zero[0]),
+        at,
+        line,
+        *others,
+        user=next((place for place in places[1:] if place.user), None),
+        advice=advice,
+    )
 
 
 def returned_zeros(seen: Observation, zero: list[Parameter]) -> Diagnosis | None:

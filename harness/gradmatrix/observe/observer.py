@@ -550,6 +550,7 @@ class Observer:
             else self._or(self.parameters.zero_output, None),
             "initialised": [] if self.light or well else self._or(self.parameters.initialised, []),
             "flat": None if self.light or well else self._or(self.parameters.flat, None),
+            "blank": [] if self.light or well else self._or(self.parameters.blank, []),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),

@@ -692,6 +692,25 @@ class ParameterWatch:
         named_owner = {"module": names.get(id(owner), kind), "type": kind}
         return {**named_owner, "step": first["step"], "frames": first["frames"]}
 
+    def blank(self) -> List[Dict[str, Any]]:
+        """Where the parameters that got only zeros were made, if all that multiply are zeros too.
+
+        Of two factors that are both zero, none gets a gradient.
+        """
+        factors = [self._parameters[i] for i in self.zeroed if self._parameters[i].dim() > 1]
+        if len(factors) < 2 or any(map(greatest, factors)):  # noqa: PLR2004  (one is no product)
+            return []
+        filled = self.forward.severing.filled
+        found = []
+        for parameter in factors:
+            entry = self._entries[id(parameter)]
+            owner = next((m for m in self.tree.known() if owns(m, parameter)), None)
+            name = entry["name"].rpartition(".")[2]
+            at = line(filled[id(parameter)]) if id(parameter) in filled else []
+            at = at or ([] if owner is None else source.attribute(type(owner), name))
+            found.append({"text": entry["name"], "frames": at})
+        return found[:FEW]
+
     def hooks(self) -> List[Dict[str, Any]]:
         """The hooks that the script put on parameters that learn nothing."""
         names = {
@@ -778,3 +797,8 @@ class ParameterWatch:
 
     def _ran_to_learn(self, root: Any) -> bool:
         return any(id(module) in self.forward.trained for module in root.modules())
+
+
+def owns(module: Any, parameter: Any) -> bool:
+    """Whether ``module`` itself has ``parameter``."""
+    return any(each is parameter for each in module._parameters.values())
