@@ -555,8 +555,8 @@ class Observation(Frozen, frozen=True):
     culprit: Written | None = None
     """What the exception is about, and where: a torch.autograd.Function and the end of its
     backward, ``//`` in a graph, what entered inference mode, parameters whose gradients are sparse
-    and where the script asks for that, or columns of the data that did not reach a model that gave
-    no loss."""
+    and where the script asks for that, columns of the data that did not reach a model that gave no
+    loss, or limits of length behind which no row of the data is left."""
     kept: Kept | None = None
     adapted: Adapted | None = None
     for_inference: tuple[Froze, ...] = ()

@@ -126,6 +126,7 @@ ABOUT = {
     r"derivative for": "`{}` is used",
     r"sparse gradients": "The gradients of `{}` are sparse, because of sparse=True",
     r"did not return a loss": "The data has columns that the model did not get: `{}`",
+    r"num_samples=0": "No row of the data is left after its preparation, with `{}`",
     r"nference tensor": "Inference mode was entered by `{}`",
 }
 """What to say of the culprit of an error, by a pattern of its message."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Set
 
 from . import source
 from .frames import line, shown, written
@@ -17,6 +17,7 @@ RETURNED = re.compile(r"unction (\w+)Backward returned an (?:invalid gradient|in
 NO_DERIVATIVE = re.compile(r"derivative for (?:aten::)?floor_divide is not implemented")
 SPARSE = re.compile(r"sparse gradients")
 NO_LOSS = re.compile(r"did not return a loss from the inputs.*the inputs it received are (.*?)\.?$")
+LENGTH = re.compile(r"max_(?:\w+_)?len(?:gth)?")
 INFERENCE = re.compile(r"nference tensor")
 SHOWN = 4
 
@@ -40,7 +41,7 @@ def culprit(
         return sparse(optimizers, names_of)
     if no_loss is not None:
         return left_out(error, set(re.split(r",\s*", no_loss.group(1))))
-    return None
+    return emptied(error) if "num_samples=0" in message else None
 
 
 def custom(name: str) -> Optional[Dict[str, Any]]:
@@ -96,15 +97,32 @@ def sparse(
     return {"text": "`, `".join(names[:SHOWN] + more), "frames": places[:SHOWN]}
 
 
-def left_out(error: BaseException, received: Any) -> Optional[Dict[str, Any]]:
+def left_out(error: BaseException, received: Set[str]) -> Optional[Dict[str, Any]]:
     """The columns of the data that did not reach the model, and where the script names one."""
-    at = error.__traceback__
-    while at is not None:
-        trainer = at.tb_frame.f_locals.get("self")
+    for trainer in (each.get("self") for each in variables(error)):
         columns = getattr(getattr(trainer, "train_dataset", None), "column_names", None)
         if isinstance(columns, list):
             missing = [each for each in columns if each not in received]
             places = [place for _, _, place in source.given(missing.__contains__)]
             return {"text": "`, `".join(missing[:SHOWN]), "frames": places} if missing else None
-        at = at.tb_next
     return None
+
+
+def emptied(error: BaseException) -> Optional[Dict[str, Any]]:
+    """The limits of length in a script whose data had rows, and has none after its preparation."""
+    data: List[Any] = [
+        getattr(each.get("self"), "train_dataset", None) for each in variables(error)
+    ]
+    empty = {type(each) for each in data if hasattr(each, "column_names") and not len(each)}
+    given = [value for each in variables(error) for value in each.values() if type(value) in empty]
+    limits = source.said(LENGTH.search, lambda value: isinstance(value, int)) if any(given) else []
+    texts, places = [text for text, _ in limits], [at for _, at in limits]
+    return {"text": "`, `".join(texts[:SHOWN]), "frames": places} if limits else None
+
+
+def variables(error: BaseException) -> Iterator[Dict[str, Any]]:
+    """The variables of all functions on the traceback, the outermost first."""
+    at = error.__traceback__
+    while at is not None:
+        yield at.tb_frame.f_locals
+        at = at.tb_next
