@@ -560,7 +560,8 @@ class Observation(Frozen, frozen=True):
     kept: Kept | None = None
     adapted: Adapted | None = None
     for_inference: tuple[Froze, ...] = ()
-    """A model with an adapter of PEFT that was loaded frozen and ran with gradients on."""
+    """A model with an adapter of PEFT that was loaded frozen, or that the script froze (without
+    arguments), and that ran with gradients on."""
     shared: Shared | None = None
     missed: Missed | None = None
     faded: Faded | None = None

@@ -131,9 +131,14 @@ def say_without_grad(part: ConstantPart) -> str:
 
 
 def say_for_inference(froze: Froze) -> str:
-    """A sentence about an adapter that was loaded frozen, perhaps on purpose."""
+    """A sentence about an adapter that is frozen, perhaps on purpose."""
     at = froze.frames[0] if froze.frames else None
     where = f" at {at.file}:{at.line}" if at is not None else ""
+    if not froze.arguments:
+        return (
+            f"`{froze.modules[0]}`: the script freezes its adapter{where}"
+            f" ({counted(froze.parameters, 'parameter')}). To train the adapter, leave it out there"
+        )
     name, _, value = froze.arguments[0].partition("=")
     other = "False" if value == "True" else "True"
     return (

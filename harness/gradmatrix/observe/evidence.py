@@ -754,7 +754,8 @@ class Evidence:
             "links": severing.links.facts(),
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
-            "for_inference": for_inference(self._frozen_with_grad(list(modules.values())), names),
+            "for_inference": for_inference(self._frozen_with_grad(list(modules.values())), names)
+            or by_script(list(modules.values()), severing, names),
             "ineffective": self._ineffective(list(modules.values())),
             "ignored": severing.ignored[0] if all_ignored else None,
             "ignored_by": source.labelled(int(severing.ignored[0]["text"]))[-1:]
@@ -971,6 +972,24 @@ def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, A
                     "arguments": ["inference_mode=True" if said else "is_trainable=False"],
                 }
             ]
+    return []
+
+
+def by_script(
+    modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
+) -> List[Dict[str, Any]]:
+    """The adapters of PEFT that the script itself froze, beside a part that learns."""
+    for wrapper in modules:
+        prefix = getattr(getattr(wrapper, "base_model", None), "prefix", None)
+        if not isinstance(prefix, str) or not hasattr(wrapper, "peft_config"):
+            continue
+        parameters = dict(wrapper.named_parameters())
+        own = {id(p): p for name, p in parameters.items() if prefix in name}
+        learns = any(p.requires_grad for p in parameters.values())
+        froze = [] if any(p.requires_grad for p in own.values()) else frozen_at(own, severing)
+        if learns and froze and froze[0]["user"]:
+            found = {"modules": [title(wrapper, names)["module"]], "parameters": len(own)}
+            return [{**found, "frames": froze[:1], "arguments": []}]
     return []
 
 
