@@ -48,9 +48,9 @@ class ScalerWatch:
         """The loss that backward is called on is a scaled one."""
         self._reached: Dict[int, Any] = {}
         """The leaves that this pass reaches, by id, if its loss is a scaled one."""
-        self._fresh: Dict[int, Tuple[Any, int]] = {}
-        """The gradients as such a pass left them, by the id of the leaf: a weak reference and their
-        version."""
+        self._fresh: Dict[int, Tuple[Any, int, float]] = {}
+        """The gradients as such a pass left them, by the id of the leaf: a weak reference, their
+        version, which ``.data`` does not count, and their largest magnitude."""
         self._scaling: Callable[[], Any] = lambda: None
         """A weak reference to the scaler of the last loss."""
         self._divided: Set[int] = set()
@@ -138,13 +138,16 @@ class ScalerWatch:
     def passed(self) -> None:
         """A backward pass is over."""
         with_one = {i: leaf.grad for i, leaf in self._reached.items() if leaf.grad is not None}
-        self._fresh.update((i, (weakref.ref(g), g._version)) for i, g in with_one.items())
+        self._fresh.update(
+            (i, (weakref.ref(g), g._version, greatest(g))) for i, g in with_one.items()
+        )
         self._reached = {}
 
     def _scaled(self, parameter: Any) -> bool:
         """Whether nothing has changed the gradient of ``parameter`` since backward made it."""
-        gradient, version = self._fresh.get(id(parameter), (lambda: None, 0))
-        return gradient() is parameter.grad and version == parameter.grad._version
+        gradient, version, most = self._fresh.get(id(parameter), (lambda: None, 0, 0.0))
+        same = gradient() is parameter.grad and version == parameter.grad._version
+        return same and most == greatest(parameter.grad)
 
     def steps(self, optimizer: Any, *given: Any) -> None:
         """An optimizer is about to step; what it is ``given`` may be the scale.
