@@ -18,6 +18,7 @@ pytestmark = needs_fork
 ALWAYS = {
     "Logger.handle",
     "Optimizer.__init__",
+    "Optimizer.load_state_dict",
     "torch.autograd.backward",
     "torch.nn.modules.module._global_module_registration_hooks",
     "torch.nn.modules.module._global_parameter_registration_hooks",
