@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gradmatrix.observe import cell, source
+from gradmatrix.observe.observer import Enough
+from gradmatrix.observe.trace import following
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,3 +97,22 @@ def test_the_source_of_another_scenario_is_not_that_of_a_cell(tmp_path: Path) ->
     read = source.files()
     assert [True, False] == [module.__name__ in sys.modules for module in modules]
     assert [True, False] == [str(path) in read for path in paths]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_process_that_waits_ends_with_those_that_are_stopped(
+    tmp_path: Path, *, stopped: bool
+) -> None:
+    """Also if one of them fails, because it has lost the stopped one. Else its error is the end."""
+    if stopped:
+        (tmp_path / "enough").touch()
+
+    def broken() -> bool:
+        raise ConnectionError("a rank is gone")
+
+    wait = following(broken, str(tmp_path / "enough"))
+    with pytest.raises(Enough if stopped else ConnectionError):
+        wait()
+    quiet = following(lambda: True, str(tmp_path / "enough"))
+    with pytest.raises(Enough) if stopped else nullcontext():
+        assert quiet()

@@ -234,19 +234,29 @@ class Trace:
                 file.write(f"{type(failure).__name__}: {failure}")
 
     def _follow_spawned(self, context: Any) -> None:
-        """Stop this process too when all the processes it waits for were stopped.
+        """Stop this process too when the processes it waits for were stopped."""
+        context.join = following(context.join, os.path.join(self.folder, "enough"))
 
-        It would wait for their results otherwise.
-        """
-        join: Callable[..., bool] = context.join
 
-        def joined(waiting: Any, *args: Any, **kwargs: Any) -> bool:
-            done = join(waiting, *args, **kwargs)
-            if done and os.path.exists(os.path.join(self.folder, "enough")):
-                raise Enough
-            return done
+def following(join: Callable[..., bool], enough: str) -> Callable[..., bool]:
+    """A wait for other processes that ends this one too if they end and the file ``enough`` exists.
 
-        context.join = joined
+    It would wait for their results otherwise. A process that fails then has lost one that was
+    stopped.
+    """
+
+    def joined(*args: Any, **kwargs: Any) -> bool:
+        try:
+            done = join(*args, **kwargs)
+        except Exception:
+            if os.path.exists(enough):
+                raise Enough from None
+            raise
+        if done and os.path.exists(enough):
+            raise Enough
+        return done
+
+    return joined
 
 
 def begin(folder: str) -> None:
