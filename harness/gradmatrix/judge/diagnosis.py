@@ -63,7 +63,7 @@ ADAPTER = re.compile(r"\.lora_\w+\.(\w+)(?:\.weight)?$")
 OF_ADAPTER = re.compile(r"\.lora_\w+\.\w+$")
 """A module of such an adapter."""
 DISABLED = (
-    "That is PEFT's adapter itself. If your call disables adapters, use `with"
+    "This line belongs to PEFT. If your call disables adapters, use `with"
     " model.disable_adapter():`, which enables them again, or call enable_adapter_layers() after"
     " it. If it chooses another adapter, call set_adapter(...) with the one that should learn."
 )
@@ -1267,7 +1267,7 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
             ONE_VALUE,
         )
     elif first.sizes:
-        has, needs = first.sizes
+        has, needs = first.sizes[:2]
         more = [f"An input has {counted(has, 'step')}, and its labels need {needs}."]
     return make_diagnosis(
         Cause.NONFINITE_OUTPUT,

@@ -136,8 +136,8 @@ NO_LEAF = re.compile(r"\.grad attribute of a Tensor that is not a leaf")
 
 def about_culprit(message: str, culprit: str) -> str:
     """The beginning of a sentence about what an exception with this ``message`` is about."""
-    says = next(text for what, text in ABOUT.items() if re.search(what, message))
-    return says.format(culprit)
+    says = (text for what, text in ABOUT.items() if re.search(what, message))
+    return next(says, "It is about `{}`").format(culprit)
 
 
 def advise_on_shape(message: str) -> str:
