@@ -6,11 +6,14 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Reference
+from gradmatrix.publish.site import plots
 from gradmatrix.publish.site.curves import panels
 from tests.factories import DAY, make_cell, make_lock, make_observation, make_record, make_scenario
 from tests.sites import Page, site_of, view_of
 
 if TYPE_CHECKING:
+    import pytest
+
     from gradmatrix.core.model import Lock, Record
     from gradmatrix.publish.site.curves import Panel
 
@@ -94,3 +97,10 @@ def test_stacks_that_do_not_run_the_scenario_are_left_out() -> None:
     """They would leave a gap in every plot."""
     found = panel(measured("a", 0.5), measured("d", 0.5))
     assert ["a", "d"] == [each.split(":")[0] for each in found.curves[0].plot.split("<title>")[1:]]
+
+
+def test_of_many_stacks_a_plot_has_no_titles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would fill most of the page."""
+    monkeypatch.setattr(plots, "MOST_TITLES", 1)
+    found = panel(measured("a", 0.5), measured("b", 0.5))
+    assert "<title>" not in found.curves[0].plot

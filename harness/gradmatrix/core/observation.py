@@ -7,12 +7,10 @@ them. Units are in the names: ``_s`` seconds, ``_bytes`` bytes. Frames are inner
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Literal
+from functools import lru_cache
+from typing import Literal
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SCHEMA: Literal[1] = 1
 """Version of the formats of records, observations and the matrix; a reader refuses others."""
@@ -595,8 +593,12 @@ class Rate(Frozen, frozen=True):
     """The rate of each timed step, in order."""
 
 
-def rate_of(step_times_s: Sequence[float]) -> Rate | None:
-    """The rate of some timed steps; None for fewer than two, which have no quartiles."""
+@lru_cache(maxsize=4096)
+def rate_of(step_times_s: tuple[float, ...]) -> Rate | None:
+    """The rate of some timed steps; None for fewer than two, which have no quartiles.
+
+    Cached: each record of a stack is asked for it several times.
+    """
     rates = tuple(1 / seconds for seconds in step_times_s if seconds > 0)
     if len(rates) < 2:  # noqa: PLR2004  (see above)
         return None

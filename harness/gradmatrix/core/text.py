@@ -27,6 +27,7 @@ LINKED = re.compile(
 )
 JOINER = "\u200d"
 """It has no width: it is not seen, but it breaks a mention, a reference or an address."""
+MARKUP = str.maketrans({letter: f"\\{letter}" for letter in "|`*_[]\\"})
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -70,7 +71,7 @@ def one_line(text: str) -> str:
 def markdown(text: str) -> str:
     """``text`` in a Markdown table cell: no markup, no new column, no new line, no mention."""
     flat = html.escape(MENTION.sub(JOINER, one_line(text)), quote=False)
-    return "".join(f"\\{letter}" if letter in "|`*_[]\\" else letter for letter in flat)
+    return flat.translate(MARKUP)
 
 
 def unlinked(text: str) -> str:

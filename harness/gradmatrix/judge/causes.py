@@ -505,10 +505,10 @@ def remedy_for(
     ordered = sorted(scenarios.values(), key=lambda each: each.name != scenario)
     for each in ordered:
         failing = there.failing.get(each.name, ())
-        for variant in sorted(each.variants, key=lambda variant: variant.role is not Role.REMEDY):
+        against = [variant for variant in each.variants if cause in variant.cures]
+        for variant in sorted(against, key=lambda variant: variant.role is not Role.REMEDY):
             found = there.trained.get((each.name, variant.name))
-            helps = cause.value in variant.cures and variant.is_tested(failing)
-            if helps and found is not None:
+            if found is not None and variant.is_tested(failing):
                 return Remedy(cell=found, summary=variant.summary, same_stack=same_stack)
     return None
 

@@ -228,7 +228,8 @@ def is_heard(row: Row) -> bool:
 
 def rate(per_second: float) -> str:
     """Format steps per second with the significant digits."""
-    return f"{Decimal(f'{per_second:.{DIGITS}g}'):f}/s"
+    text = f"{per_second:.{DIGITS}g}"
+    return f"{Decimal(text):f}/s" if "e" in text else f"{text}/s"
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def speed(record: Record, near: Sequence[Record]) -> Speed | None:
         for each in (*one.before_s, *one.after_s)
     ]
     pairs = zip(seen.step_times_s, seen.waited_s, strict=True)
-    rate = rate_of([step_s - waited_s for step_s, waited_s in pairs])
+    rate = rate_of(tuple(step_s - waited_s for step_s, waited_s in pairs))
     if rate is None:
         return None
     low, *_, high = statistics.quantiles(samples, n=SHARES, method="inclusive")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gradmatrix.judge.relations import judged
 from gradmatrix.publish.rows import rows_of, without_measurements
 from gradmatrix.run.confirmed import confirmed
 
@@ -28,14 +29,16 @@ def standing(
     must agree are compared by their losses, so both stand or none.
 
     Args:
-        published: What is published of a stack, with relations judged.
+        published: What is published of a stack.
         newest: The newest record of each of its cells, with relations judged.
         scenarios: By name.
     """
-    before = {record.cell: record for record in published}
-    again = {each.cell: each for each in new_records(newest, published) if each.cell in before}
+    there = {record.cell for record in published}
+    again = {each.cell: each for each in new_records(newest, published) if each.cell in there}
     if not again:
         return list(newest)
+    published = judged(published, scenarios)
+    before = {record.cell: record for record in published}
     ours, theirs = (
         {row.cell: without_measurements(row) for row in rows_of(records, scenarios)}
         for records in (newest, published)

@@ -303,7 +303,7 @@ def interruption(seen: Observation | None, stopped: Raised | None) -> str:
 
 def speed(times_s: Sequence[float]) -> Speed | None:
     """Steps per second without the first few; None if there are too few for quartiles."""
-    rate = rate_of(times_s[min(WARMUP, len(times_s) // 4) :])
+    rate = rate_of(tuple(times_s[min(WARMUP, len(times_s) // 4) :]))
     if rate is None:
         return None
     return Speed(median=rate.median, low=rate.low, high=rate.high, steps=len(rate.samples))

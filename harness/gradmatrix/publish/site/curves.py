@@ -127,11 +127,11 @@ def curve(
     failed = [place for place, (_, row) in enumerate(along) if row is not None and not row.passed]
     changed = list(changes_of(points))
     newest, span = newest_and_range(points, names, unit)
-    titles = [
-        f"{stack}: {amount(point, unit) or outcome_of(row)}"
-        for (stack, row), point in zip(along, points, strict=True)
-    ]
     axis = Axis(names, [view.builds.get(each) for each in names], WIDE)
+    titles = [  # the axis has none if there are too many stacks
+        f"{stack}: {amount(point, unit) or outcome_of(row)}"
+        for _, (stack, row), point in zip(axis.titles, along, points, strict=False)
+    ]
     marks = Marks(failed, changed)
     return Curve(
         name,
@@ -177,7 +177,7 @@ def amount(point: Point, unit: str) -> str:
 
 def newest_and_range(points: Sequence[Point], names: Sequence[str], unit: str) -> tuple[str, str]:
     """Return the newest value, and the range of all values that can be compared with it."""
-    told = [(name, each) for name, each in zip(names, points, strict=True) if amount(each, unit)]
+    told = [(name, each) for name, each in zip(names, points, strict=True) if each.band or each.raw]
     name, newest = told[-1]
     alike = [each.band.median for each in points if each.band and each.kind == newest.kind]
     span = (

@@ -133,10 +133,11 @@ def runs_of(records: Iterable[Record]) -> str:
 def usual_environment(records: Iterable[Record]) -> dict[str, str]:
     """Return the environment of most cells: each names what was imported until it ended."""
     seen: dict[str, Counter[str]] = {}
-    for record in records:
-        if record.observation is not None:
-            for name, value in record.observation.environment.items():
-                seen.setdefault(name, Counter())[value] += 1
+    observations = (each.observation for each in records if each.observation is not None)
+    alike = Counter(tuple(each.environment.items()) for each in observations)
+    for environment, cells in alike.items():
+        for name, value in environment:
+            seen.setdefault(name, Counter())[value] += cells
     return {name: values.most_common(1)[0][0] for name, values in seen.items()}
 
 
@@ -315,7 +316,7 @@ def facts(record: Record, row: Row) -> str:
     if row.flaky:
         found.append(("flaky: the outcomes of all runs with this key", row.flaky))
     found += [
-        ("recorded", f"{record.recorded_at:%Y-%m-%d %H:%M} UTC"),
+        ("recorded", f"{record.recorded_at.isoformat(' ')[:16]} UTC"),
         ("process", PROCESSES[record.isolation]),
         ("build of torch", BUILDS.get(record.build, record.build)),
         ("key: a hash of everything that the verdict depends on", row.key),

@@ -204,6 +204,7 @@ def messages(view: View, sources: Iterable[str] = ()) -> Messages:
     warned: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     own: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     wording = wording_of(sources)
+    alike: dict[str, list[tuple[str, Row]]] = {}
     for lock in view.newest_first:
         for row in view.cells.get(lock.stack, {}).values():
             if row.passed is None:
@@ -214,7 +215,9 @@ def messages(view: View, sources: Iterable[str] = ()) -> Messages:
                 text = PARAMETERS.sub(r"\1", row.message)
                 (own if is_own else said)[signature(text)].append((text, row))
             for text in row.warnings:
-                (own if is_worded(text, wording) else warned)[signature(text)].append((text, row))
+                if text not in alike:
+                    alike[text] = (own if is_worded(text, wording) else warned)[signature(text)]
+                alike[text].append((text, row))
     warnings = [
         each._replace(aside=not NAMES_THE_PROBLEM.search(each.text))
         for each in in_order(view, warned)

@@ -48,7 +48,7 @@ class Line:
     role: Role
     device: str
 
-    @property
+    @cached_property
     def place(self) -> Place:
         """The place of its cells."""
         return self.scenario, self.variant, self.device
