@@ -15,7 +15,6 @@ from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Observation, Parameter, Raised, Severed
 from gradmatrix.judge.causes import Cause, explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import Diagnosis, diagnose, false_alarms
-from gradmatrix.judge.errors import about_culprit
 from tests.factories import (
     NO_GRAPH,
     make_cell,
@@ -198,8 +197,3 @@ def test_any_observation_is_explained_in_a_few_lines(seen: Observation) -> None:
     assert all(line.strip() and "\n" not in line for line in lines)
     assert diagnosis is None or len(explain(diagnosis, None)) <= 6
     false_alarms(seen)
-
-
-def test_an_error_that_nobody_knows_is_named_with_what_it_is_about() -> None:
-    """Another release may have written the record."""
-    assert "It is about `Scale`" == about_culprit("some other message", "Scale")

@@ -302,6 +302,18 @@ class Written(Frozen, frozen=True):
     frames: tuple[Frame, ...]
 
 
+class Culprit(Frozen, frozen=True):
+    """What an exception is about, and where it stands."""
+
+    kind: Literal["function", "operation", "inference", "sparse", "columns", "limits"]
+    """A "function" of torch.autograd and the end of its backward; an "operation" without a
+    derivative; what entered "inference" mode; parameters with "sparse" gradients, and where the
+    script asks for that; "columns" of the data that did not reach a model; or "limits" of length
+    behind which no row of the data is left."""
+    text: str
+    frames: tuple[Frame, ...]
+
+
 class Unregistered(Frozen, frozen=True):
     """Trained tensors in a plain attribute of a module, which its parameters() does not have."""
 
@@ -550,11 +562,7 @@ class Observation(Frozen, frozen=True):
     """Parts of the loss that lead to the wrong parameters: a "sample" (or torch's "normal"), an
     "argmin" that nothing passes straight through, or the "weight" of a log-probability."""
     spoiled: Spoiled | None = None
-    culprit: Written | None = None
-    """What the exception is about, and where: a torch.autograd.Function and the end of its
-    backward, ``//`` in a graph, what entered inference mode, parameters whose gradients are sparse
-    and where the script asks for that, columns of the data that did not reach a model that gave no
-    loss, or limits of length behind which no row of the data is left."""
+    culprit: Culprit | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
     for_inference: tuple[Froze, ...] = ()

@@ -20,7 +20,7 @@ from gradmatrix.core.observation import Frame, Frozen
 from gradmatrix.core.outcomes import RANKS_DIFFER
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.errors import about_culprit, advise_on_error
+from gradmatrix.judge.errors import ABOUT, advise_on_error
 from gradmatrix.judge.remarks import name_operation, steps_for_nothing
 from gradmatrix.judge.verdict import (
     best_step,
@@ -2232,7 +2232,7 @@ def exception(seen: Observation) -> Diagnosis | None:
     about = seen.culprit
     if about is not None:
         place = innermost_frame(about.frames)
-        says = about_culprit(seen.raised.message, about.text)
+        says = ABOUT[about.kind].format(about.text)
         under = [f"{says}{say_where(place, 'at')}.", *under]
         at, raising = (place, about.frames) if place else (at, raising)
     return make_diagnosis(cause, None, at, message, *under, led=raising, advice=advice)

@@ -122,22 +122,16 @@ WRONG_SHAPE = re.compile(
     r" compatible with \[([\d, ]*)\]"
 )
 ABOUT = {
-    r"returned an (?:invalid gradient|incorrect number)": "The backward of `{}` returned it",
-    r"derivative for": "`{}` is used",
-    r"sparse gradients": "The gradients of `{}` are sparse, because of sparse=True",
-    r"did not return a loss": "The data has columns that the model did not get: `{}`",
-    r"num_samples=0": "No row of the data is left after its preparation, with `{}`",
-    r"nference tensor": "Inference mode was entered by `{}`",
+    "function": "The backward of `{}` returned it",
+    "operation": "`{}` is used",
+    "sparse": "The gradients of `{}` are sparse, because of sparse=True",
+    "columns": "The data has columns that the model did not get: `{}`",
+    "limits": "No row of the data is left after its preparation, with `{}`",
+    "inference": "Inference mode was entered by `{}`",
 }
-"""What to say of the culprit of an error, by a pattern of its message."""
+"""What to say of the culprit of an error, by its kind."""
 NONE = re.compile(r"\bNoneType\b")
 NO_LEAF = re.compile(r"\.grad attribute of a Tensor that is not a leaf")
-
-
-def about_culprit(message: str, culprit: str) -> str:
-    """The beginning of a sentence about what an exception with this ``message`` is about."""
-    says = (text for what, text in ABOUT.items() if re.search(what, message))
-    return next(says, "It is about `{}`").format(culprit)
 
 
 def advise_on_shape(message: str) -> str:

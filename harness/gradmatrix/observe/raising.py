@@ -28,13 +28,13 @@ def culprit(
     optimizers: List[Any],
     names_of: Callable[[List[Any]], List[str]],
 ) -> Optional[Dict[str, Any]]:
-    """The name of what the exception is about, and where it stands; None if that is not known."""
+    """What the exception is about, and where it stands; None if that is not known."""
     message = str(error)
     returned, no_loss = RETURNED.search(message), NO_LOSS.search(message)
     if returned is not None:
         return custom(returned.group(1))
     if NO_DERIVATIVE.search(message) and forward.severing.floored is not None:
-        return {"text": "//", "frames": line(forward.severing.floored)}
+        return {"kind": "operation", "text": "//", "frames": line(forward.severing.floored)}
     if INFERENCE.search(message):
         return inference(forward.switches.log)
     if SPARSE.search(message):
@@ -51,7 +51,7 @@ def custom(name: str) -> Optional[Dict[str, Any]]:
     for each in subclasses(torch.autograd.Function):
         at = last_line(each.backward) if each.__name__ == name else None
         if at is not None:
-            return {"text": name, "frames": [at]}
+            return {"kind": "function", "text": name, "frames": [at]}
     return None
 
 
@@ -72,15 +72,15 @@ def last_line(function: Any) -> Optional[Dict[str, Any]]:
 
 def inference(log: List[Switch]) -> Optional[Dict[str, Any]]:
     """Where inference mode was entered last in this step, else the only place that may do it."""
-    entered = [each for each in log if each.how == "inference_mode"]
-    text = "torch.inference_mode()"
-    if entered and entered[-1].decorated is not None:
-        at = entered[-1].decorated
-        return {"text": at["function"], "frames": [at, *entered[-1].frames]}
-    if entered:
-        return {"text": text, "frames": entered[-1].frames}
+    last = next((each for each in reversed(log) if each.how == "inference_mode"), None)
+    found = {"kind": "inference", "text": "torch.inference_mode()"}
+    if last is not None and last.decorated is not None:
+        at = last.decorated
+        return {**found, "text": at["function"], "frames": [at, *last.frames]}
+    if last is not None:
+        return {**found, "frames": last.frames}
     places = [at for _, at in source.called("inference_mode".__eq__)]
-    return {"text": text, "frames": places} if len(places) == 1 else None
+    return {**found, "frames": places} if len(places) == 1 else None
 
 
 def sparse(
@@ -94,7 +94,8 @@ def sparse(
     names = list(dict.fromkeys(names_of(found)))
     more = [] if len(names) <= SHOWN else [f"{len(names) - SHOWN} more"]
     places = [at for _, at in source.said("sparse".__eq__, lambda value: value is True)]
-    return {"text": "`, `".join(names[:SHOWN] + more), "frames": places[:SHOWN]}
+    text = "`, `".join(names[:SHOWN] + more)
+    return {"kind": "sparse", "text": text, "frames": places[:SHOWN]}
 
 
 def left_out(error: BaseException, received: Set[str]) -> Optional[Dict[str, Any]]:
@@ -104,7 +105,8 @@ def left_out(error: BaseException, received: Set[str]) -> Optional[Dict[str, Any
         if isinstance(columns, list):
             missing = [each for each in columns if each not in received]
             places = [place for _, _, place in source.given(missing.__contains__)]
-            return {"text": "`, `".join(missing[:SHOWN]), "frames": places} if missing else None
+            text = "`, `".join(missing[:SHOWN])
+            return {"kind": "columns", "text": text, "frames": places} if missing else None
     return None
 
 
@@ -117,7 +119,8 @@ def emptied(error: BaseException) -> Optional[Dict[str, Any]]:
     given = [value for each in variables(error) for value in each.values() if type(value) in empty]
     limits = source.said(LENGTH.search, lambda value: isinstance(value, int)) if any(given) else []
     texts, places = [text for text, _ in limits], [at for _, at in limits]
-    return {"text": "`, `".join(texts[:SHOWN]), "frames": places} if limits else None
+    text = "`, `".join(texts[:SHOWN])
+    return {"kind": "limits", "text": text, "frames": places} if limits else None
 
 
 def variables(error: BaseException) -> Iterator[Dict[str, Any]]:
