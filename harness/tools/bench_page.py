@@ -82,14 +82,16 @@ ANSWER = """
     last = performance.now();
     wait();
   })));
-  const all = {subtree: true, childList: true, attributes: true, characterData: true};
-  seen.observe(document.body, all);
+  seen.observe(document.body, {subtree: true, childList: true, characterData: true});
   field.value = value;
   for (const type of ["input", "change"]) field.dispatchEvent(new Event(type, {bubbles: true}));
   wait();
 })
 """.replace("SETTLED", str(SETTLED_MS))
-"""Milliseconds from the choice in a field until the last change of the page was drawn."""
+"""Milliseconds from the choice in a field until the last change of the page was drawn.
+
+The page lays out the rows that are out of sight later: that changes no content.
+"""
 OPTIONS = """
 fields => fields.map(field => [
   field.name, [...field.options].map(option => option.value).filter(Boolean)

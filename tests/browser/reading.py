@@ -37,7 +37,8 @@ Shown = dict[Line, dict[str, str]]
 
 
 def read(page: Page, within: str = "#tables") -> Shown:
-    """What the tables of the page show now."""
+    """What the tables of the page show, when all rows are laid out."""
+    page.locator(".fresh").wait_for(state="detached")
     tables = page.locator(f"{within} table").evaluate_all(READ)
     return {
         (table["device"], body["scenario"], line["variant"]): dict(

@@ -231,6 +231,16 @@ def test_a_button_shows_everything_again(tab: Tab, site: Site) -> None:
     assert "" == page.get_by_label("Role").input_value()
 
 
+def test_rows_out_of_sight_are_laid_out_after_the_answer(tab: Tab) -> None:
+    """They are as high as on a page that was opened with the filter."""
+    page = tab.open("index.html#role=reported")
+    high = page.locator("#tables").evaluate("each => each.offsetHeight")
+    page.get_by_role("button", name="Show everything").click()
+    apply(page, Filter(role=Role.REPORTED))
+    page.locator(".fresh").wait_for(state="detached")
+    assert high == page.locator("#tables").evaluate("each => each.offsetHeight")
+
+
 def test_the_address_restores_the_filter(anywhere: Tab, site: Site) -> None:
     """It works after a reload and in another tab."""
     asked = Filter(role=Role.REPORTED, outcome="fail", versions={"torch": middle(site, "torch")})
