@@ -390,7 +390,8 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
             project.store.problems += update.problems
         ran = new_records(records, published)
         measurements.keep(folder, lock.stack, ran, now)
-        records = standing(published, records, known)
+        if ran:
+            records = standing(published, records, known)
         project.store.publish(lock.stack, records)
     scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
     # other records are kept but not shown
