@@ -583,7 +583,8 @@ class Observation(Frozen, frozen=True):
     """Where gradients were first asked for, if something that should learn does not."""
     arguments: tuple[Written, ...] = ()
     """What the script writes that may explain it: if no optimizer stepped, arguments that put off
-    the first step; if all gradients are zero, functions that return rewards."""
+    the first step; if it stepped without a backward pass, a training_step that returns nothing; if
+    all gradients are zero, functions that return rewards."""
     unmoved: Unmoved | None = None
     unread: bool = False
     """The observer failed, and knows no parameter that should learn."""

@@ -593,12 +593,18 @@ def no_backward(seen: Observation) -> Diagnosis | None:
     accelerated = at is not None and at.file.startswith("accelerate")
     call = "accelerator.backward(loss)" if accelerated else "loss.backward()"
     advice = f"Call {call} before the optimizer's step."
+    user, lines = None, [line]
     if at is not None and at.file.startswith(("lightning", "pytorch_lightning")):
         advice = "Return the loss from training_step: Lightning calls backward on what it returns."
         if any(frame.user and frame.function == "training_step" for frame in seen.stepped):
             advice = "With automatic_optimization = False, call self.manual_backward(loss) between"
             advice += " zero_grad and step."
-    return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=seen.stepped, advice=advice)
+        elif seen.arguments:
+            user = innermost_frame(seen.arguments[0].frames)
+            lines.append(f"`{seen.arguments[0].text}` returns nothing{say_where(user, 'at')}.")
+    return make_diagnosis(
+        Cause.NOT_TRAINED, None, at, *lines, led=seen.stepped, user=user, advice=advice
+    )
 
 
 def not_given(seen: Observation, asked: Sequence[Frame], at: Frame | None) -> Diagnosis:

@@ -571,6 +571,8 @@ class Observer:
         """The arguments in the script that may explain it if no step is made or nothing learns."""
         if not self.steps:
             said = [] if self.updates.updates else [*source.manual(), *source.delays()]
+        elif not (self.backward.calls or self.updates.requests):
+            said = source.without_result("training_step")
         else:
             learning = [fact for fact in self.parameters.entries.values() if fact["learns"]]
             flat = self.parameters.zeroed and not any("f" in f["gradients"] for f in learning)

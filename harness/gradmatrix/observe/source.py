@@ -600,6 +600,21 @@ def rewards() -> List[Tuple[str, Place]]:
     return hits
 
 
+def without_result(name: str) -> List[Tuple[str, Place]]:
+    """The functions of this name that return nothing, and do not end with an error."""
+
+    def wanted(node: Any) -> Optional[bool]:
+        if not isinstance(node, FUNCTIONS) or node.name != name:
+            return None
+        inside: List[Any] = list(ast.walk(node))
+        gives = any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in inside)
+        results = [each.value for each in inside if isinstance(each, ast.Return)]
+        gives |= any(getattr(each, "value", each) is not None for each in results)
+        return None if gives or isinstance(node.body[-1], ast.Raise) else True
+
+    return [(name, {**at, "function": name}) for _, at in found(wanted, files())]
+
+
 def unread(frames: List[Place]) -> bool:
     """Whether the user's line in ``frames`` gives a result a name that the file never reads."""
     at = next((each for each in frames if each["user"]), None)

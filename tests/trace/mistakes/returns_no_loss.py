@@ -1,4 +1,5 @@
 # cause: not-called not-trained
+# says: `training_step` returns nothing
 # says: Return the loss from training_step
 # library
 import lightning
@@ -12,7 +13,7 @@ class Model(lightning.LightningModule):
         super().__init__()
         self.layer = nn.Linear(4, 1)
 
-    def training_step(self, batch):
+    def training_step(self, batch):  # here
         x, y = batch
         nn.functional.mse_loss(self.layer(x), y)
 
@@ -23,4 +24,4 @@ class Model(lightning.LightningModule):
 data = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), 8)
 quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", enable_model_summary=False, **quiet)
-trainer.fit(Model(), data)  # here
+trainer.fit(Model(), data)
