@@ -2351,6 +2351,7 @@ def explain_checkpoint(lost: Lost) -> Diagnosis:
         f" ({format_frame(at)}), and none of its inputs requires a gradient{origin}.",
         "Reentrant checkpointing runs a layer under no_grad, and repeats it in backward only if an"
         f" input requires a gradient: nothing inside learns{first}.",
+        led=lost.checkpoint.frames,
     )
 
 

@@ -856,8 +856,8 @@ class Evidence:
         switch, module, within = group["switch"], group["module"], group["within"]
         checkpoint = None
         if switch is not None and switch.checkpoint:
-            source = title(switch.source, names)["module"]
-            checkpoint = {"source": source, "frames": switch.frames}
+            origin = title(switch.source, names)["module"]
+            checkpoint = {"source": origin, "frames": checkpointed(switch.frames)}
         outer = title(within, names)
         return {
             **{
@@ -895,6 +895,8 @@ class Evidence:
 
 CLIP = re.compile(r"clip|max_(?:grad_)?norm|grad(?:ient)?_norm", re.IGNORECASE)
 """The names of arguments that say to what gradients are clipped."""
+CHECKPOINTING = re.compile(r"(?:gradient|activation)_checkpointing(?!_disable)")
+"""In the names of methods and arguments that switch checkpointing on."""
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
 """The task types for which PEFT trains the head of such a model, and saves it."""
 
@@ -930,6 +932,18 @@ def argued(event: Dict[str, Any]) -> List[Dict[str, Any]]:
     if event["how"] != "clip_grad_norm_" or frames[0]["user"]:
         return frames
     told = source.said(CLIP.search, lambda value: value == 0)
+    return [frames[0], *(at for _, at in told[:1]), *frames[1:]]
+
+
+def checkpointed(frames: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The frames of a reentrant checkpoint, with where the script asks a library for it."""
+    if frames[0]["user"]:
+        return frames
+    told = (
+        source.said("use_reentrant".__eq__, lambda value: value is True)
+        or source.called(CHECKPOINTING.search)
+        or source.said(CHECKPOINTING.search, lambda value: value is True)
+    )
     return [frames[0], *(at for _, at in told[:1]), *frames[1:]]
 
 
