@@ -525,6 +525,8 @@ class Observation(Frozen, frozen=True):
     frozen: tuple[Froze, ...] = ()
     all_frozen: bool = False
     """The loss had no graph, and ``frozen`` is all that ran at that moment."""
+    unloaded: Written | None = None
+    """The call in the script that took PEFT's adapters away, if what is left is all frozen."""
     unused_at: tuple[Frame, ...] = ()
     """The call of the outermost module that ran a layer whose output had a graph, but the loss did
     not use it; or a call whose result got a name that the script never reads."""

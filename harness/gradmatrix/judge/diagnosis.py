@@ -226,6 +226,10 @@ UNFREEZE = (
     "set requires_grad_(True) on the part that should learn, or on the whole model:"
     " model.requires_grad_(True)."
 )
+UNLOADED = (
+    "Merge once, after training. If what was merged should be trained further, add a new adapter"
+    " with get_peft_model, or call model.requires_grad_(True), and build the optimizer after that."
+)
 FOR_INFERENCE = (
     "This function is made for inference. To train, call the model itself (its forward), or a"
     " method that keeps the graph."
@@ -362,6 +366,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         not_finite,
         not_trained,
         no_backward,
+        unloaded,
         nothing_learns,
         nothing_held,
         made_in_forward,
@@ -1284,6 +1289,19 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
         led=first.frames,
         advice=advice,
     )
+
+
+def unloaded(seen: Observation) -> Diagnosis | None:
+    """The adapter was merged into the model, or removed, before the training."""
+    if seen.unloaded is None:
+        return None
+    at = innermost_frame(seen.unloaded.frames)
+    count = sum(froze.parameters for froze in seen.frozen)
+    line = (
+        f"Nothing can learn: `{seen.unloaded.text}` took the adapter away{say_where(at, 'at')}. All"
+        f" {count} parameter tensors of what is left were frozen when the adapter was added."
+    )
+    return make_diagnosis(Cause.FROZEN, None, at, line, advice=UNLOADED)
 
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:

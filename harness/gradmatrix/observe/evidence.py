@@ -62,6 +62,8 @@ class Evidence:
         self.without_graph = False
         self._frozen: List[Dict[str, Any]] = []
         """What froze all that ran, if the loss had no graph because of that."""
+        self._adapted = False
+        """A module that ran had an adapter of PEFT then."""
         self.before: Set[int] = set()
         """Ids of the modules that ran in an earlier phase of training."""
         self.several = False
@@ -144,6 +146,7 @@ class Evidence:
             self.without_graph = True
             modules = [m for i, m in self.forward.seen.items() if i not in self.before]
             self._frozen = for_inference(modules, self._names(modules)) or self._all_frozen()
+            self._adapted = any(hasattr(type(m), "adapter_layer_names") for m in modules)
             cut = self._without_gradient()
             self._kept = [(cut, self._explain(cut))]
             switch = self.forward.switches.off()
@@ -692,6 +695,7 @@ class Evidence:
             "frozen": self._frozen
             or (frozen_by_line(ran, self.forward.severing, names, SHOWN) if wrong else []),
             "all_frozen": bool(self._frozen),
+            "unloaded": None if self._adapted else unloaded(self._frozen),
             "none_returned": self._returned(self._custom, starving),
             "zeros_returned": self._returned(self._zeros, zero),
         }
@@ -899,6 +903,10 @@ CHECKPOINTING = re.compile(r"(?:gradient|activation)_checkpointing(?!_disable)")
 """In the names of methods and arguments that switch checkpointing on."""
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
 """The task types for which PEFT trains the head of such a model, and saves it."""
+MARKING = "_mark_only_adapters_as_trainable"
+"""The method by which PEFT freezes a model when it adds an adapter."""
+UNLOADING = ("merge_and_unload", "unload")
+"""The methods that give the model back without its adapters. What is frozen stays so."""
 
 
 def switches_of(module: Any) -> Set[str]:
@@ -987,6 +995,14 @@ def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, A
                 }
             ]
     return []
+
+
+def unloaded(frozen: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    """The call that took the adapters away, if PEFT froze some of what is left."""
+    froze = [at["function"] for each in frozen for at in each["frames"][:1]]
+    for name, at in source.called(UNLOADING.__contains__) if MARKING in froze else ():
+        return {"text": name, "frames": [at]}
+    return None
 
 
 def by_script(
