@@ -323,6 +323,10 @@ def snapshot() -> dict[str, Any]:
 def different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """The names that are not what they were; a module may get more of them by importing."""
     added = [name for name in after if name not in before and name.split(".")[-2] in CLASSES]
-    return sorted(
-        [*added, *(name for name in before if before[name] is not after.get(name) != before[name])]
-    )
+    changed = [name for name, value in before.items() if not is_same(value, after.get(name))]
+    return sorted([*added, *changed])
+
+
+def is_same(before: Any, after: Any) -> bool:
+    """Whether this is the same thing; what the observer replaces is equal to what it was."""
+    return before is after or (isinstance(before, tuple) and before == after)

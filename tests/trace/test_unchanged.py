@@ -53,6 +53,53 @@ print(pickle.loads(pickle.dumps(torch.Tensor.detach)) is torch.Tensor.detach)
 print(torch.half)
 print(len(pickle.dumps(copy.deepcopy(Model()))))
 """
+DISPATCHES = """
+import copy, pickle
+import torch
+from torch.overrides import TorchFunctionMode
+
+NAMES = "detach item exp argmax sort to add gt log max sum requires_grad_ register_hook".split()
+METHODS = {getattr(torch.Tensor, name): name for name in NAMES}
+FUNCTIONS = {getattr(torch, name): name for name in "exp argmax sort max softmax tensor".split()}
+LOSSES = {torch.nn.functional.cross_entropy: "cross_entropy"}
+TABLE = {**METHODS, **FUNCTIONS, **LOSSES, torch.Tensor.data.__get__: "data"}
+
+class Handled(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        print("called", TABLE.get(function, "something else"))
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        print("mode", TABLE.get(function, "something else"))
+        return function(*args, **(kwargs or {}))
+
+def calls(x):
+    x.detach(), x[0].item(), x.exp(), x.argmax(), x.sort(), x.to(torch.float64), x + 1, x > 1
+    x.max(), torch.exp(x), torch.sort(x), torch.max(x), x.data
+    torch.nn.functional.cross_entropy(x, torch.tensor(1))
+    x.clone().add_(1)
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    x = torch.rand(2, 4)
+    with Mode():
+        model(x)
+        calls(x[0])
+    loss = model(x.as_subclass(Handled)).sum()
+    calls(x[1].as_subclass(Handled))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.device("meta"):
+        print(torch.tensor([1.0]).device, torch.as_tensor([1.0]).device, torch.rand(2).device)
+    for each in (torch.Tensor.add, torch.exp, torch.max, torch.nn.functional.cross_entropy):
+        again = pickle.loads(pickle.dumps(each))
+        print(again is each, again == each, copy.deepcopy(each) == each, each.__name__)
+"""
 BREAKS = """
 import torch
 
@@ -90,6 +137,20 @@ def test_objects_end_when_they_end_alone(here: Here, stack: str) -> None:
     traced = here.trace(script, stack=stack)
     assert (alone, "trains", []) == (traced.output, traced.outcome, traced.found["trouble"])
     assert b"the model ends\n[True, True, True]\nFalse True\nTrue" in alone
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_subclasses_and_modes_are_asked_about_the_functions_that_they_know(
+    here: Here, stack: str
+) -> None:
+    """They look functions up in tables. What the observer itself reads of a tensor is no call."""
+    script = here.write(DISPATCHES)
+    alone = subprocess.run([python_of(stack), script], capture_output=True, check=True).stdout
+    traced = here.trace(script, stack=stack)
+    assert (alone, []) == (traced.output, traced.found["trouble"])
+    assert b"called detach" in alone
+    assert b"mode detach" in alone
+    assert b"meta meta meta" in alone
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,14 @@ class Froze(Frozen, frozen=True):
     "inference_mode=True"."""
 
 
+class FrozenPart(Froze, frozen=True, kw_only=True):
+    """What is frozen beside something that learns, perhaps on purpose."""
+
+    kind: Literal["inference", "script", "layer", "all-but-norms"]
+    """An adapter that PEFT made for "inference", or that the "script" itself froze; a "layer" that
+    the script added to a model, and PEFT froze; or all but the layers of normalisation."""
+
+
 class Written(Frozen, frozen=True):
     """Something in the user's source, and where it stands."""
 
@@ -567,7 +575,7 @@ class Observation(Frozen, frozen=True):
     culprit: Culprit | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
-    for_inference: tuple[Froze, ...] = ()
+    frozen_parts: tuple[FrozenPart, ...] = ()
     """A model with an adapter of PEFT that was loaded frozen, or that the script froze (without
     arguments), and that ran with gradients on."""
     shared: Shared | None = None

@@ -106,7 +106,9 @@ UNDETACHED = (
 )
 WHOLE = (
     "`{how}` makes whole numbers, which have no gradient. Keep floating-point values up to the"
-    " loss, or use a straight-through estimator: x + (hard(x) - x).detach()."
+    " loss, or use a straight-through estimator: x + (hard(x) - x).detach(). If they are an index"
+    " or a size, no gradient comes back through them: weight the values in place of choosing some"
+    " (a softmax, a soft mask, grid_sample), or use REINFORCE."
 )
 OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
 ADVICE_OF = {
@@ -130,7 +132,8 @@ ADVICE_OF = {
     **dict.fromkeys(
         ("torch.tensor", "torch.as_tensor"),
         "Do not make a new tensor of values: use the tensor itself, or join several tensors with"
-        " torch.stack(...) or torch.cat(...), which keep the graph.",
+        " torch.stack(...) or torch.cat(...), which keep the graph. What numpy or another library"
+        " computed has no graph: compute it with functions of torch.",
     ),
 }
 """What to do about an operation by which a tensor left the graph."""
@@ -412,8 +415,7 @@ def spoiled(seen: Observation) -> Diagnosis | None:
             at,
             line,
             led=found.frames,
-            advice="Compute the second loss again after the step, or call all backward passes"
-            " before the first step.",
+            advice="Compute the second loss again after the step.",
         )
     how = f"`{found.how}`" if found.how else "An operation that was not seen"
     line = (
@@ -650,6 +652,10 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
         f" and no optimizer holds {'it' if found.parameters == 1 else 'them'}"
         f"{say_where(at, 'it is assigned at')}."
     )
+    beside = [f"`{e.attribute}`" for e in seen.unregistered if e.module == found.module]
+    beside.remove(f"`{found.attribute}`")
+    are = "is" if len(beside) == 1 else "are"
+    more = [f"{few(beside, MOST_MODULES)} of {name} {are} not registered either."] if beside else []
     advice = f"Make `{found.attribute}` an {fitting}: then parameters() has it."
     if fitting == "nn.Parameter":
         advice = (
@@ -658,7 +664,7 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
             " nn.Parameter(tensor.float())."
         )
     return make_diagnosis(
-        Cause.NOT_REGISTERED, found.module, at, line, led=found.frames, advice=advice
+        Cause.NOT_REGISTERED, found.module, at, line, *more, led=found.frames, advice=advice
     )
 
 
@@ -1580,7 +1586,7 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     called = seen.unheld.frames if seen.unheld is not None else ()
     inactive = inactive_adapter(seen, loose)
     direct = built is not None and at is not None and at.user
-    missing = ", ".join(f"`{name}`" for name in dict.fromkeys(map(module_of, loose[:MOST_MODULES])))
+    missing = few([f"`{name}`" for name in dict.fromkeys(map(module_of, loose))], MOST_MODULES)
     if built is not None and any(frame.file.startswith("pyro") for frame in built.frames):
         advice = (
             f"Register the module in the model or guide: pyro.module(name, module) ({missing})."

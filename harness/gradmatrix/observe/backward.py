@@ -127,8 +127,11 @@ class BackwardWatch:
 
     def _guarded(self, watch: Callable[[], Any]) -> Any:
         """What ``watch`` returns; None if it fails, which never reaches the script."""
+        import torch
+
         try:
-            return watch()
+            with torch._C.DisableTorchFunction():
+                return watch()
         except Exception as error:
             self.trouble.add("backward", error)
             return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from . import source
 from .finite import greatest
 from .forward import WAYS
-from .frames import here, line, shown
+from .frames import here, line, shown, written
 from .links import children, leaves_of, nodes_behind
 from .raising import last_line
 from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
@@ -527,7 +527,16 @@ class Evidence:
                 ):
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
-                found.append({**event, "behind": None, "module": module, "parameters": parameters})
+                outside = event["module"] is None
+                found.append(
+                    {
+                        **event,
+                        "behind": None,
+                        "module": module,
+                        "parameters": parameters,
+                        "outside": outside,
+                    }
+                )
         # Of equals, the latest comes first.
         found.sort(key=lambda event: (self._telling(event), -len(event["parameters"])))
         return found
@@ -536,13 +545,14 @@ class Evidence:
         """The rank of what took a tensor out of the graph: 0 tells most.
 
         What only copies a shape or compares comes last, and before it what a library does inside a
-        module that went on with a graph.
+        module that went on with a graph, or outside of all modules: it may write a log.
         """
         if event["how"] in CASTS:
             return 1
         if event["how"] in WEAK:
             return 3
-        return 0 if event["frames"][0]["user"] or not self._went_on(event) else 2
+        ended = not event["outside"] and not self._went_on(event)
+        return 0 if event["frames"][0]["user"] or ended else 2
 
     def _went_on(self, event: Dict[str, Any]) -> bool:
         """Whether the module that ran gave an output with a graph after this."""
@@ -758,8 +768,7 @@ class Evidence:
             "links": severing.links.facts(),
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
-            "for_inference": for_inference(self._frozen_with_grad(list(modules.values())), names)
-            or by_script(list(modules.values()), severing, names),
+            "frozen_parts": self._frozen_parts(list(modules.values()), names),
             "ineffective": self._ineffective(list(modules.values())),
             "ignored": severing.ignored[0] if all_ignored else None,
             "ignored_by": source.labelled(int(severing.ignored[0]["text"]))[-1:]
@@ -793,6 +802,28 @@ class Evidence:
                     found[kind].append({**facts, "how": how, "module": module, "frames": at})
                     break
         return {name: parts[:SHOWN] for name, parts in found.items()}
+
+    def _frozen_parts(self, modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
+        """What is frozen beside something that learns, of the first kind that is found."""
+        severing = self.forward.severing
+        parts = {
+            "inference": for_inference(self._frozen_with_grad(modules), names),
+            "script": by_script(modules, severing, names),
+            "layer": beside_adapters(modules, severing, names),
+            "all-but-norms": self._all_but_norms(modules, names),
+        }
+        return next(
+            ([{**e, "kind": kind} for e in found] for kind, found in parts.items() if found), []
+        )
+
+    def _all_but_norms(self, modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
+        """What one line froze, if nothing else learns but layers of normalisation."""
+        learning = {i for i, fact in self.parameters.entries.items() if fact["learns"]}
+        owners = [m for m in modules if not learning.isdisjoint(map(id, m._parameters.values()))]
+        if not owners or not all("Norm" in type(owner).__name__ for owner in owners):
+            return []
+        found = frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
+        return [each for each in found if each["frames"]][-1:]
 
     def _frozen_with_grad(self, modules: List[Any]) -> List[Any]:
         """Those of ``modules`` that ran with gradients on and of which nothing can learn."""
@@ -1020,6 +1051,26 @@ def by_script(
         if learns and froze and froze[0]["user"]:
             found = {"modules": [title(wrapper, names)["module"]], "parameters": len(own)}
             return [{**found, "frames": froze[:1], "arguments": []}]
+    return []
+
+
+def beside_adapters(
+    modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
+) -> List[Dict[str, Any]]:
+    """A layer that a class of the script added to a model, and that PEFT froze with the model."""
+    for wrapper in modules:
+        if not hasattr(wrapper, "peft_config") or not hasattr(wrapper, "get_base_model"):
+            continue
+        model = wrapper.get_base_model()
+        if not (written(type(model).forward) or {}).get("user"):
+            continue
+        learns = any(p.requires_grad for p in wrapper.parameters())
+        for layer in model.children() if learns else ():
+            own = {id(p): p for p in layer.parameters()}
+            froze = [] if any(p.requires_grad for p in own.values()) else frozen_at(own, severing)
+            if froze and type(layer).__module__.startswith("torch.nn") and not froze[0]["user"]:
+                found = {"modules": [title(layer, names)["module"]], "parameters": len(own)}
+                return [{**found, "frames": froze, "arguments": []}]
     return []
 
 

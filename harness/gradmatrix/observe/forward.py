@@ -195,11 +195,12 @@ class ForwardWatch:
             return
         running = self._thread.running
         try:
-            tensors = list(self._floating(output))
-            if tensors and self.in_backward():
-                self._look_again(module, list(self._floating(inputs)), tensors)
-            elif tensors:
-                self._look_at(module, list(self._floating(inputs)), tensors)
+            with self._torch._C.DisableTorchFunction():
+                tensors = list(self._floating(output))
+                if tensors and self.in_backward():
+                    self._look_again(module, list(self._floating(inputs)), tensors)
+                elif tensors:
+                    self._look_at(module, list(self._floating(inputs)), tensors)
         except Exception as error:
             self.trouble.add("forward", error)
         for position in range(len(running) - 1, -1, -1):  # the ones above ended with an exception

@@ -11,6 +11,8 @@ import re
 import sys
 import weakref
 from functools import partial, update_wrapper, wraps
+from pkgutil import resolve_name
+from types import MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -199,6 +201,7 @@ class SeveringWatch:
         if self._on:
             return self.remove
         self._on = True
+        remember_constructors()
         self._install_methods(torch.Tensor)
         self._replace(torch, "floor_divide", self._flooring, after=True)
         self._follow_operations(torch, but=COMPARED)
@@ -206,8 +209,7 @@ class SeveringWatch:
             self._replace(torch, name, self._leaving(name), after=False)
         self._replace(torch, CHOOSING, self._chosen, after=True)
         for name in INDEXING:
-            note = self._indexing(INDICES[name], Equal.CALLS)
-            self._replace(torch, name, note, after=True)
+            self._replace(torch, name, self._indexing(INDICES[name]), after=True)
         for name in FLAT:
             self._replace(torch, name, self._leaving(name, self.flat), after=False)
         for name in MAKING:
@@ -282,8 +284,10 @@ class SeveringWatch:
             self._guarded(note, *args, **kwargs)
             return original(*args, **kwargs)
 
-        placed = Equal(watched, original) if owner is self._torch and name in INDEXING else watched
-        look_like(original, placed, owner, name)
+        placed = InPlaceOf(watched)
+        look_like(original, placed, owner)
+        path = [owner.__module__, owner.__name__] if isinstance(owner, type) else [owner.__name__]
+        placed.place = ".".join([*path, name])
         self._undo += known_to_jit(original, placed)
         self._wrapped.setdefault(owner, {})[name] = placed
 
@@ -307,7 +311,7 @@ class SeveringWatch:
             self._guarded(self._clipping, parameters, *args, **kwargs)
             return original(parameters, *args, **kwargs)
 
-        look_like(original, watched, owner, name)
+        look_like(original, watched, owner)
         self._undo.append(replace(owner, name, watched))
 
     def _clipping(self, parameters: Any, *given: Any, **named: Any) -> None:
@@ -379,17 +383,20 @@ class SeveringWatch:
 
     def _replace_data(self) -> None:
         tensor, note = self._torch.Tensor, self._leaving("data")
-        original = tensor.data
+        original, overrides = tensor.data, self._torch.overrides
 
         def get(each: Any) -> Any:
             self._guarded(note, each)
+            if overrides.has_torch_function_unary(each):  # torch would hand on our own property
+                return overrides.handle_torch_function(original.__get__, (each,), each)
             return original.__get__(each)
 
         self._undo.append(replace(tensor, "data", property(get, original.__set__)))
 
     def _guarded(self, note: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         try:
-            note(*args, **kwargs)
+            with self._torch._C.DisableTorchFunction():
+                note(*args, **kwargs)
         except Exception as error:
             self.trouble.add("a tensor's method", error)
 
@@ -429,12 +436,12 @@ class SeveringWatch:
         if module is not None and not plumbing(sys._getframe(4)):
             self.read.update((id(p), (how, module, here())) for p in own)
 
-    def _indexing(self, how: str, between: int = 0) -> Callable[..., None]:
+    def _indexing(self, how: str) -> Callable[..., None]:
         def note(result: Any, source: Any, *_: Any, **__: Any) -> None:
             if (
                 isinstance(result, tuple)
                 and self._in_graph(source)
-                and not plumbing(sys._getframe(3 + between))
+                and not plumbing(sys._getframe(3))
             ):
                 self.sever(source, how, frames())
 
@@ -660,38 +667,48 @@ def deciding(
     return texts, places[0] if places else []
 
 
-class Equal:
-    """A function in the place of another, and equal to it.
+class InPlaceOf(partial):  # type: ignore[type-arg]
+    """A function in the place of another one, its ``__wrapped__``, and equal to it.
 
-    Lightning keeps ``torch.max`` and compares it later.
+    Tensor subclasses look functions up in tables, and Lightning keeps ``torch.max`` and compares it
+    later. A partial adds no frame of Python to a call.
     """
 
-    CALLS = 1
-    """Frames that it adds to a call."""
+    __wrapped__: Any
+    place: str
+    """Where it stands, by which it is pickled."""
 
-    def __init__(self, function: Any, original: Any) -> None:
-        self.function, self.original = function, original
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
-        return self.function(*args, **kwargs)
+    def __get__(self, instance: Any, _owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self.func, instance)
 
     def __eq__(self, other: object) -> bool:
-        return other is self or bool(other == self.original)
+        return other is self or bool(other == self.__wrapped__)
 
     def __hash__(self) -> int:
-        return hash(self.original)
+        return hash(self.__wrapped__)
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
 
     def __reduce__(self) -> Any:
-        return self.original.__reduce__()
+        return resolve_name, (self.place,)
 
 
-def look_like(original: Any, watched: Any, owner: Any, name: str) -> None:
-    """Give ``watched`` the names of ``original``, by which it is pickled, shown and inspected."""
+def remember_constructors() -> None:
+    """Let torch note which functions make tensors, for ``with torch.device(...)``.
+
+    It does so once, when it is first asked, and must not find others in their place.
+    """
+    with contextlib.suppress(ImportError, AttributeError):  # another torch has it elsewhere
+        from torch.utils import _device
+
+        _device._device_constructors()
+
+
+def look_like(original: Any, watched: Any, owner: Any) -> None:
+    """Give ``watched`` the names of ``original``, by which it is shown and inspected."""
     update_wrapper(watched, original)
-    kind = isinstance(owner, type)
-    watched.__module__ = owner.__module__ if kind else owner.__name__
-    watched.__qualname__ = f"{owner.__qualname__}.{name}" if kind else name
+    watched.__module__ = owner.__module__ if isinstance(owner, type) else owner.__name__
 
 
 def known_to_jit(original: Any, watched: Any) -> List[Callable[[], None]]:

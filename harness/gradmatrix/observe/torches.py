@@ -256,14 +256,14 @@ def plain(torch: Any, tensor: Any) -> Any:
 
 @contextlib.contextmanager
 def reading(torch: Any) -> Iterator[None]:
-    """A context in which values are read: without a graph, and past the methods of subclasses.
+    """A context in which values are read: without a graph, and past subclasses and modes.
 
     ``torch.no_grad`` is what the script's own switches are seen by.
     """
     before = torch.is_grad_enabled()
     torch._C._set_grad_enabled(False)  # noqa: FBT003
     try:
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             yield
     finally:
         torch._C._set_grad_enabled(before)
