@@ -57,6 +57,7 @@ DISPATCHES = """
 import copy, pickle
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 NAMES = "detach item exp argmax sort to add gt log max sum requires_grad_ register_hook".split()
 METHODS = {getattr(torch.Tensor, name): name for name in NAMES}
@@ -75,6 +76,11 @@ class Mode(TorchFunctionMode):
         print("mode", TABLE.get(function, "something else"))
         return function(*args, **(kwargs or {}))
 
+class Operations(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        print("operation", function)
+        return function(*args, **(kwargs or {}))
+
 def calls(x):
     x.detach(), x[0].item(), x.exp(), x.argmax(), x.sort(), x.to(torch.float64), x + 1, x > 1
     x.max(), torch.exp(x), torch.sort(x), torch.max(x), x.data
@@ -89,6 +95,10 @@ for step in range(2):
     with Mode():
         model(x)
         calls(x[0])
+    with Operations():
+        model(x).square().sum().backward()
+        calls(x[0])
+        optimizer.step()
     loss = model(x.as_subclass(Handled)).sum()
     calls(x[1].as_subclass(Handled))
     optimizer.zero_grad()
@@ -150,6 +160,7 @@ def test_subclasses_and_modes_are_asked_about_the_functions_that_they_know(
     assert (alone, []) == (traced.output, traced.found["trouble"])
     assert b"called detach" in alone
     assert b"mode detach" in alone
+    assert b"operation aten.detach.default" in alone
     assert b"meta meta meta" in alone
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import protocol
 from .replaced import replace
-from .torches import is_compiling, unwrapped
+from .torches import is_compiling, unseen, unwrapped
 
 if TYPE_CHECKING:
     from .torches import Trouble
@@ -130,7 +130,7 @@ class BackwardWatch:
         import torch
 
         try:
-            with torch._C.DisableTorchFunction():
+            with unseen(torch):
                 return watch()
         except Exception as error:
             self.trouble.add("backward", error)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from .frames import frames, here, line
-from .torches import local
+from .torches import local, unseen
 
 if TYPE_CHECKING:
     from .frames import Lines
@@ -168,8 +168,13 @@ class FiniteWatch:
 
         If its value was not finite either, the operation that made it so is to blame.
         """
-        if self._backward is not None or all_finite(inner) or not all_finite(outer):
+        import torch
+
+        if self._backward is not None:
             return
+        with unseen(torch):
+            if all_finite(inner) or not all_finite(outer):
+                return
         loss, last = self.loss_of(found["step"]), found["last"]
         hidden = found["hidden"] and loss is not None and math.isfinite(loss)
         self._backward = {**found, "owner": owner and owner(), "frames": line(at), "hidden": hidden}
@@ -185,8 +190,12 @@ class FiniteWatch:
         outer: Iterable[Any],
     ) -> None:
         """An operation passed on the gradients ``inner`` of the gradients ``outer``."""
-        given = [greatest(each) for each in present(inner)]
-        if given and not any(given) and any(map(greatest, present(outer))):
+        import torch
+
+        with unseen(torch):
+            given = [greatest(each) for each in present(inner)]
+            stopped = given and not any(given) and any(map(greatest, present(outer)))
+        if stopped:
             flat = {**found, "owner": owner and owner(), "frames": line(at)}
             if found["operation"] in FACTORS:
                 self.product = self.product or flat

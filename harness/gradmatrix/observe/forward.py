@@ -26,7 +26,7 @@ from .replaced import hook
 from .severing import SeveringWatch
 from .spoiled import SpoiledWatch
 from .switches import Switch, SwitchWatch, line_of
-from .torches import identity, is_compiling
+from .torches import identity, is_compiling, unseen
 
 if TYPE_CHECKING:
     from .torches import ModuleTree, Trouble
@@ -195,7 +195,7 @@ class ForwardWatch:
             return
         running = self._thread.running
         try:
-            with self._torch._C.DisableTorchFunction():
+            with unseen(self._torch):
                 tensors = list(self._floating(output))
                 if tensors and self.in_backward():
                     self._look_again(module, list(self._floating(inputs)), tensors)

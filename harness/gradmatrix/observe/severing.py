@@ -32,7 +32,7 @@ from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .links import LinkWatch
 from .replaced import aside, replace, replace_all, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
-from .torches import Reach, behind, follow, identity, near
+from .torches import Reach, behind, follow, identity, near, unseen
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -275,7 +275,7 @@ class SeveringWatch:
         building = self._torch.is_grad_enabled
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if self.stepping and not building():
+            if (self.stepping and not building()) or not self._undo:  # somebody may have kept it
                 return original(*args, **kwargs)
             if after:
                 result = original(*args, **kwargs)
@@ -395,7 +395,7 @@ class SeveringWatch:
 
     def _guarded(self, note: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         try:
-            with self._torch._C.DisableTorchFunction():
+            with unseen(self._torch):
                 note(*args, **kwargs)
         except Exception as error:
             self.trouble.add("a tensor's method", error)

@@ -254,6 +254,19 @@ def plain(torch: Any, tensor: Any) -> Any:
     return tensor.to_dense() if tensor.is_mkldnn else tensor
 
 
+def unseen(torch: Any) -> Any:
+    """A context in which tensor subclasses and modes of the script see nothing of what is done."""
+    function = torch._C.DisableTorchFunction()
+    if not torch._C._len_torch_dispatch_stack():
+        return function
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    both = contextlib.ExitStack()
+    both.enter_context(_disable_current_modes())
+    both.enter_context(function)
+    return both
+
+
 @contextlib.contextmanager
 def reading(torch: Any) -> Iterator[None]:
     """A context in which values are read: without a graph, and past subclasses and modes.
@@ -263,7 +276,7 @@ def reading(torch: Any) -> Iterator[None]:
     before = torch.is_grad_enabled()
     torch._C._set_grad_enabled(False)  # noqa: FBT003
     try:
-        with torch._C.DisableTorchFunction():
+        with unseen(torch):
             yield
     finally:
         torch._C._set_grad_enabled(before)
