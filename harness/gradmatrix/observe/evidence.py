@@ -527,16 +527,7 @@ class Evidence:
                 ):
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
-                outside = event["module"] is None
-                found.append(
-                    {
-                        **event,
-                        "behind": None,
-                        "module": module,
-                        "parameters": parameters,
-                        "outside": outside,
-                    }
-                )
+                found.append({**event, "behind": None, "module": module, "parameters": parameters})
         # Of equals, the latest comes first.
         found.sort(key=lambda event: (self._telling(event), -len(event["parameters"])))
         return found

@@ -485,6 +485,7 @@ class SeveringWatch:
                     "near": set() if source.grad_fn is None else near(source.grad_fn),
                     "frames": found,
                     "module": module,
+                    "outside": module is None,
                     "stamp": self.stamp(),
                     "recompute": self.in_backward(),
                     "early": False,
