@@ -310,6 +310,15 @@ class Written(Frozen, frozen=True):
     frames: tuple[Frame, ...]
 
 
+class Unmatched(Frozen, frozen=True):
+    """A condition for the names of what should learn that fits none, so that all is frozen."""
+
+    text: str
+    frames: tuple[Frame, ...]
+    names: tuple[str, ...]
+    """Some of the names that there are."""
+
+
 class Culprit(Frozen, frozen=True):
     """What an exception is about, and where it stands."""
 
@@ -533,6 +542,7 @@ class Observation(Frozen, frozen=True):
     frozen: tuple[Froze, ...] = ()
     all_frozen: bool = False
     """The loss had no graph, and ``frozen`` is all that ran at that moment."""
+    unmatched: Unmatched | None = None
     unloaded: Written | None = None
     """The call in the script that took PEFT's adapters away, if what is left is all frozen."""
     unused_at: tuple[Frame, ...] = ()

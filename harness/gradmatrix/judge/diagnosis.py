@@ -370,6 +370,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         not_trained,
         no_backward,
         unloaded,
+        unmatched,
         nothing_learns,
         nothing_held,
         made_in_forward,
@@ -1308,6 +1309,25 @@ def unloaded(seen: Observation) -> Diagnosis | None:
         f" {count} parameter tensors of what is left were frozen when the adapter was added."
     )
     return make_diagnosis(Cause.FROZEN, None, at, line, advice=UNLOADED)
+
+
+def unmatched(seen: Observation) -> Diagnosis | None:
+    """The script chooses what should learn by a condition that fits no name."""
+    found = seen.unmatched
+    if found is None:
+        return None
+    at = innermost_frame(found.frames)
+    count = sum(froze.parameters for froze in seen.frozen)
+    names = " and ".join(f"`{name}`" for name in found.names)
+    return make_diagnosis(
+        Cause.FROZEN,
+        None,
+        at,
+        f"Nothing can learn: all {count} parameter tensors of what ran are frozen.",
+        f"What should learn is chosen by its name, with `{found.text}`{say_where(at, 'at')}, and no"
+        f" name fits: there are names such as {names}.",
+        advice="Change that condition so that it fits the names of what should learn: print them.",
+    )
 
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:

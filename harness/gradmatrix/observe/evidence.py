@@ -18,6 +18,7 @@ from .links import children, leaves_of, nodes_behind
 from .raising import last_line
 from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
 from .torches import Reach, behind, follow, held_by, is_parameter, named, reach, summands, title
+from .unmatched import unmatched
 from .unregistered import unregistered
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Evidence:
         self.without_graph = False
         self._frozen: List[Dict[str, Any]] = []
         """What froze all that ran, if the loss had no graph because of that."""
-        self._adapted = False
-        """A module that ran had an adapter of PEFT then."""
+        self._reasons: Dict[str, Any] = {}
+        """Why that was frozen and stays so."""
         self.before: Set[int] = set()
         """Ids of the modules that ran in an earlier phase of training."""
         self.several = False
@@ -146,7 +147,7 @@ class Evidence:
             self.without_graph = True
             modules = [m for i, m in self.forward.seen.items() if i not in self.before]
             self._frozen = for_inference(modules, self._names(modules)) or self._all_frozen()
-            self._adapted = any(hasattr(type(m), "adapter_layer_names") for m in modules)
+            self._reasons = self._reasons_of_frozen(modules)
             cut = self._without_gradient()
             self._kept = [(cut, self._explain(cut))]
             switch = self.forward.switches.off()
@@ -346,6 +347,16 @@ class Evidence:
         ran.update(self._of_optimizers())
         names = self._names(list(ran.values()))
         return frozen_by_line(ran, self.forward.severing, names, SHOWN)
+
+    def _reasons_of_frozen(self, modules: List[Any]) -> Dict[str, Any]:
+        """What in the script explains that all of ``modules``, those that ran, is frozen."""
+        froze = [each["frames"] for each in self._frozen if each["frames"]]
+        adapted = any(hasattr(type(module), "adapter_layer_names") for module in modules)
+        tops = {id(top): top for top in map(self.forward.tree.top, modules)}
+        return {
+            "unmatched": unmatched(froze[-1], list(tops.values())) if froze else None,
+            "unloaded": None if adapted else unloaded(froze),
+        }
 
     def _of_optimizers(self) -> Dict[int, Any]:
         """The modules of which optimizers hold parameters, by id; an adapter may not run."""
@@ -696,7 +707,7 @@ class Evidence:
             "frozen": self._frozen
             or (frozen_by_line(ran, self.forward.severing, names, SHOWN) if wrong else []),
             "all_frozen": bool(self._frozen),
-            "unloaded": None if self._adapted else unloaded(self._frozen),
+            **self._reasons,
             "none_returned": self._returned(self._custom, starving),
             "zeros_returned": self._returned(self._zeros, zero),
         }
@@ -1019,10 +1030,10 @@ def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, A
     return []
 
 
-def unloaded(frozen: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """The call that took the adapters away, if PEFT froze some of what is left."""
-    froze = [at["function"] for each in frozen for at in each["frames"][:1]]
-    for name, at in source.called(UNLOADING.__contains__) if MARKING in froze else ():
+def unloaded(froze: List[List[Dict[str, Any]]]) -> Optional[Dict[str, Any]]:
+    """The call that took the adapters away, if PEFT ``froze`` some of what is left."""
+    by_peft = any(frames[0]["function"] == MARKING for frames in froze)
+    for name, at in source.called(UNLOADING.__contains__) if by_peft else ():
         return {"text": name, "frames": [at]}
     return None
 
