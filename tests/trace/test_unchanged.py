@@ -54,7 +54,7 @@ print(torch.half)
 print(len(pickle.dumps(copy.deepcopy(Model()))))
 """
 DISPATCHES = """
-import copy, pickle
+import copy, inspect, pickle
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -109,6 +109,7 @@ for step in range(2):
     for each in (torch.Tensor.add, torch.exp, torch.max, torch.nn.functional.cross_entropy):
         again = pickle.loads(pickle.dumps(each))
         print(again is each, again == each, copy.deepcopy(each) == each, each.__name__)
+        print(inspect.isfunction(each), inspect.isroutine(each))
 """
 BREAKS = """
 import torch

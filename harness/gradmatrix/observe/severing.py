@@ -12,7 +12,7 @@ import sys
 import weakref
 from functools import partial, update_wrapper, wraps
 from pkgutil import resolve_name
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -271,20 +271,22 @@ class SeveringWatch:
 
         ``note`` gets the arguments; if it is called ``after``, it gets the result too.
         """
-        original = getattr(owner, name)
+        original: Any = getattr(owner, name)
         building = self._torch.is_grad_enabled
+        in_python = isinstance(original, FunctionType)
+        call = partial(dispatched, self._torch.overrides, original) if in_python else original
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             if (self.stepping and not building()) or not self._undo:  # somebody may have kept it
-                return original(*args, **kwargs)
+                return call(*args, **kwargs)
             if after:
-                result = original(*args, **kwargs)
+                result = call(*args, **kwargs)
                 self._guarded(note, result, *args, **kwargs)
                 return result
             self._guarded(note, *args, **kwargs)
-            return original(*args, **kwargs)
+            return call(*args, **kwargs)
 
-        placed = InPlaceOf(watched)
+        placed: Any = watched if in_python else InPlaceOf(watched)
         look_like(original, placed, owner)
         path = [owner.__module__, owner.__name__] if isinstance(owner, type) else [owner.__name__]
         placed.place = ".".join([*path, name])
@@ -668,8 +670,19 @@ def deciding(
     return texts, places[0] if places else []
 
 
+def dispatched(overrides: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of torch that is written in Python.
+
+    It would tell tensor subclasses and modes of what stands in its place, and not of itself.
+    """
+    given = (*args, *kwargs.values())
+    if overrides.has_torch_function(given):
+        return overrides.handle_torch_function(function, given, *args, **kwargs)
+    return function(*args, **kwargs)
+
+
 class InPlaceOf(partial):  # type: ignore[type-arg]
-    """A function in the place of another one, its ``__wrapped__``, and equal to it.
+    """A function in the place of a native one, its ``__wrapped__``, and equal to it.
 
     Tensor subclasses look functions up in tables, and Lightning keeps ``torch.max`` and compares it
     later. A partial adds no frame of Python to a call.
