@@ -44,11 +44,13 @@ function show(filter) {
   const drawn = bySection
     .map((each, section) => [each, section])
     .filter(([each]) => each.length && shown.length);
-  tables.replaceChildren(
+  const made = new DocumentFragment(); // a change of the page itself costs more
+  made.append(
     ...drawn.map(([each, section]) => table(section, each, shown, accepted, columns[end])),
     ...turning(filter, page, pages),
   );
-  roving(tables);
+  roving(made);
+  tables.replaceChildren(made);
 }
 
 function valueOf(filter, field) {
@@ -146,12 +148,16 @@ function asked() {
   return values;
 }
 
+let settling;
 function go(filter) {
   const fragment = write(filter);
   if (fragment === location.hash.replace(/^#/, "")) return;
   const address = fragment ? `#${fragment}` : location.href.replace(/#.*$/, "");
   history.pushState("chosen here", "", address);
+  tables.classList.add("fresh"); // what is in sight is laid out first
   show(read(fragment));
+  clearTimeout(settling);
+  settling = setTimeout(() => tables.classList.remove("fresh"), 100);
 }
 
 async function copy() {

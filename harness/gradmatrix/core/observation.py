@@ -295,12 +295,12 @@ class Froze(Frozen, frozen=True):
     "inference_mode=True"."""
 
 
-class FrozenPart(Froze, frozen=True, kw_only=True):
+class FrozenBeside(Froze, frozen=True, kw_only=True):
     """What is frozen beside something that learns, perhaps on purpose."""
 
-    kind: Literal["inference", "script", "layer", "all-but-norms"]
-    """An adapter that PEFT made for "inference", or that the "script" itself froze; a "layer" that
-    the script added to a model, and PEFT froze; or all but the layers of normalisation."""
+    kind: Literal["layer", "all-but-norms"]
+    """A "layer" that the script added to a model, and PEFT froze; or all but the layers of
+    normalisation."""
 
 
 class Written(Frozen, frozen=True):
@@ -585,7 +585,8 @@ class Observation(Frozen, frozen=True):
     culprit: Culprit | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
-    frozen_parts: tuple[FrozenPart, ...] = ()
+    for_inference: tuple[Froze, ...] = ()
+    frozen_beside: tuple[FrozenBeside, ...] = ()
     """A model with an adapter of PEFT that was loaded frozen, or that the script froze (without
     arguments), and that ran with gradients on."""
     shared: Shared | None = None

@@ -22,7 +22,14 @@ from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gradmatrix.core.observation import Built, ConstantPart, FrozenPart, Observation, Parameter
+    from gradmatrix.core.observation import (
+        Built,
+        ConstantPart,
+        Froze,
+        FrozenBeside,
+        Observation,
+        Parameter,
+    )
 
     Rule = Callable[[Parameter, Observation], bool]
 
@@ -105,7 +112,8 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         if seen.faded is None or seen.faded.how != "zero"
     ]
     remarks += [say_without_grad(each) for each in seen.parts_without_grad]
-    remarks += [say_frozen(each) for each in seen.frozen_parts if well]
+    remarks += [say_for_inference(each) for each in seen.for_inference if well]
+    remarks += [say_frozen_beside(each) for each in seen.frozen_beside if well]
     remarks += ineffective
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))
@@ -130,32 +138,37 @@ def say_without_grad(part: ConstantPart) -> str:
     )
 
 
-def say_frozen(part: FrozenPart) -> str:
-    """A sentence about something that is frozen, perhaps on purpose."""
-    at = next((frame for frame in part.frames if frame.user), None) or next(iter(part.frames), None)
+def say_for_inference(froze: Froze) -> str:
+    """A sentence about an adapter that is frozen, perhaps on purpose."""
+    at = froze.frames[0] if froze.frames else None
     where = f" at {at.file}:{at.line}" if at is not None else ""
-    name, many = f"`{part.modules[0]}`", counted(part.parameters, "parameter")
-    if part.kind == "all-but-norms":
+    if not froze.arguments:
         return (
-            f"only layers of normalisation learn: {many} of the rest, {name} first, are"
-            f" frozen{where}"
+            f"`{froze.modules[0]}`: the script freezes its adapter{where}"
+            f" ({counted(froze.parameters, 'parameter')}). To train the adapter, leave it out there"
         )
-    if part.kind == "layer":
+    name, _, value = froze.arguments[0].partition("=")
+    other = "False" if value == "True" else "True"
+    return (
+        f"`{froze.modules[0]}`: its adapter is frozen, because PEFT made it{where} with"
+        f" {name}={value}{'' if value == 'True' else ', the default'}. To train the adapter, pass"
+        f" {name}={other}"
+    )
+
+
+def say_frozen_beside(froze: FrozenBeside) -> str:
+    """A sentence about something that is frozen beside what learns."""
+    at = next((frame for frame in froze.frames if frame.user), None)
+    where = f" at {at.file}:{at.line}" if at is not None else ""
+    name = f"`{froze.modules[0]}`"
+    if froze.kind == "layer":
         return (
             f"{name}: get_peft_model froze this layer{where}, which the script added to the model."
             " To train it too, name it in modules_to_save of the adapter's configuration"
         )
-    if part.kind == "script":
-        return (
-            f"{name}: the script freezes its adapter{where} ({many}). To train the adapter, leave"
-            " it out there"
-        )
-    argument, _, value = part.arguments[0].partition("=")
-    other = "False" if value == "True" else "True"
     return (
-        f"{name}: its adapter is frozen, because PEFT made it{where} with"
-        f" {argument}={value}{'' if value == 'True' else ', the default'}. To train the adapter,"
-        f" pass {argument}={other}"
+        f"only layers of normalisation learn: {counted(froze.parameters, 'parameter')} of the"
+        f" rest, {name} first, are frozen{where}"
     )
 
 

@@ -770,7 +770,9 @@ class Evidence:
             "links": severing.links.facts(),
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
-            "frozen_parts": self._frozen_parts(list(modules.values()), names),
+            "for_inference": for_inference(self._frozen_with_grad(list(modules.values())), names)
+            or by_script(list(modules.values()), severing, names),
+            "frozen_beside": self._frozen_beside(list(modules.values()), names),
             "ineffective": self._ineffective(list(modules.values())),
             "ignored": severing.ignored[0] if all_ignored else None,
             "ignored_by": source.labelled(int(severing.ignored[0]["text"]))[-1:]
@@ -805,18 +807,12 @@ class Evidence:
                     break
         return {name: parts[:SHOWN] for name, parts in found.items()}
 
-    def _frozen_parts(self, modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
-        """What is frozen beside something that learns, of the first kind that is found."""
-        severing = self.forward.severing
-        parts = {
-            "inference": for_inference(self._frozen_with_grad(modules), names),
-            "script": by_script(modules, severing, names),
-            "layer": beside_adapters(modules, severing, names),
-            "all-but-norms": self._all_but_norms(modules, names),
-        }
-        return next(
-            ([{**e, "kind": kind} for e in found] for kind, found in parts.items() if found), []
-        )
+    def _frozen_beside(self, modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
+        """What is frozen beside something that learns: a layer, or all but normalisation."""
+        layers = beside_adapters(modules, self.forward.severing, names)
+        return [{**each, "kind": "layer"} for each in layers] or [
+            {**each, "kind": "all-but-norms"} for each in self._all_but_norms(modules, names)
+        ]
 
     def _all_but_norms(self, modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
         """What one line froze, if nothing else learns but layers of normalisation."""
