@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import partial_of
 from gradmatrix.core.model import Role
 from gradmatrix.publish import publication
 from gradmatrix.publish.publication import PAGES, is_current, pages_in, publish
@@ -275,7 +276,7 @@ def test_the_address_of_the_feed_is_part_of_what_is_current(project: Project) ->
 def test_files_of_a_killed_publication_are_deleted(project: Project) -> None:
     """Otherwise somebody might commit half a file."""
     publish(project)
-    left = project.results / "matrix.json.12345.partial"
+    left = partial_of(project.results / "matrix.json")
     left.write_bytes(b"half")
     theirs = project.results / "notes.partial"
     theirs.write_bytes(b"not ours")

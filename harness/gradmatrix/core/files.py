@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OUTPUT_LIMIT_BYTES = 16 * 2**20
+PARTIAL = re.compile(r".+\.\w+\.\d+-\d+\.partial")
+"""The name of a file that is being written, with the process and the thread."""
 NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises if JSON is of another kind, is no UTF-8, or is nested too deeply."""
 
@@ -44,8 +46,13 @@ def write_in_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     _replace(path, pieces)
 
 
+def partial_of(path: Path) -> Path:
+    """The file that is written before it takes the place of ``path``."""
+    return path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
+
+
 def _replace(path: Path, pieces: Iterable[bytes]) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    partial = partial_of(path)
     try:
         with partial.open("wb") as file:
             file.writelines(pieces)

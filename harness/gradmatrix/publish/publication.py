@@ -14,7 +14,6 @@ import contextlib
 import datetime as dt
 import gc
 import os
-import re
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -29,7 +28,13 @@ import msgspec
 
 from gradmatrix.compare import flips, history
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import NOT_READABLE, held, write_atomically, write_in_pieces
+from gradmatrix.core.files import (
+    NOT_READABLE,
+    PARTIAL,
+    held,
+    write_atomically,
+    write_in_pieces,
+)
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
@@ -76,8 +81,6 @@ FOLDERS = (
     "history",
 )
 """The folders in ``results/`` that a publication writes to."""
-PARTIAL = re.compile(r".+\.\w+\.\d+\.partial")
-"""The name of a file that is being written."""
 Stamps = dict[str, tuple[int, int]]
 """The time of the last change and the size of each file."""
 
