@@ -586,9 +586,9 @@ class Observation(Frozen, frozen=True):
     kept: Kept | None = None
     adapted: Adapted | None = None
     for_inference: tuple[Froze, ...] = ()
-    frozen_beside: tuple[FrozenBeside, ...] = ()
     """A model with an adapter of PEFT that was loaded frozen, or that the script froze (without
     arguments), and that ran with gradients on."""
+    frozen_beside: tuple[FrozenBeside, ...] = ()
     shared: Shared | None = None
     missed: Missed | None = None
     faded: Faded | None = None
