@@ -64,11 +64,15 @@ class Lab:
     root: Path
     index: PackageIndex
     fails: Callable[[Versions], bool] = lambda _: False
+    fails_too: Callable[[Versions], bool] | None = None
+    """The reported variant, if it does not end as the plain one does."""
     stops: Callable[[Versions], bool] = lambda _: False
     """Whether its process ends instead."""
     broken: Callable[[Versions], bool] = lambda _: False
     """Whether the scenario cannot be imported."""
     runs: list[Versions] = field(default_factory=list)
+    variants: list[str] = field(default_factory=list)
+    """Those of the runs."""
     told: list[str] = field(default_factory=list)
 
     def add(self, name: str, releases: int, *needs: str, yanked: Sequence[int] = ()) -> None:
@@ -136,9 +140,11 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
             def run(self, request: Request) -> Answer:
                 super().run(request)
                 lab.runs.append(self.versions)
+                lab.variants.append(request.variant)
                 if lab.stops(self.versions):
                     return STOPS
-                return FAILS if lab.fails(self.versions) else TRAINED
+                own = lab.fails_too if request.variant == REPORTED.variant else None
+                return FAILS if (own or lab.fails)(self.versions) else TRAINED
 
         def server(
             python: Path, scripts: Sequence[Path], *_: object, fork: bool, ahead: Sequence[Path]
@@ -461,6 +467,51 @@ def test_a_cell_that_runs_along_needs_no_environment_of_its_own(lab: Lab) -> Non
     runs = len(lab.runs)
     assert [("alpha", "5", "6")] == edges(second.run())
     assert runs == len(lab.runs)
+
+
+def test_a_cell_runs_along_only_while_it_gives_the_same_answers(lab: Lab) -> None:
+    """Its own search does not ask about releases of a package that did not change it."""
+    lab.add("alpha", 12)
+    lab.add("beta", 12)
+    lab.fails = lambda versions: versions["alpha"] >= 6
+    lab.fails_too = lambda versions: versions["beta"] >= 4
+    sides = ["alpha==1", "beta==1"], ["alpha==12", "beta==12"]
+    first, second = lab.search(*sides), lab.search(*sides)
+    first.along, second.key = [REPORTED], REPORTED
+    assert [("alpha", "5", "6")] == edges(first.run())
+    assert {1, 12} == {
+        versions["alpha"]
+        for variant, versions in zip(lab.variants, lab.runs, strict=True)
+        if variant == REPORTED.variant
+    }
+    assert [("beta", "3", "4")] == edges(second.run())
+
+
+def test_searches_between_the_same_sides_resolve_each_set_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sets without a solution are known too."""
+    lab.add("alpha", 9, "beta=={}")
+    lab.add("beta", 9)
+    lab.fails = lambda versions: versions["alpha"] >= 6
+    first, second = (lab.search(["alpha==1"], ["alpha==9"]) for _ in range(2))
+    first.along, second.key, second.shared = [REPORTED], REPORTED, first.shared
+    found = first.run()
+    monkeypatch.setattr(resolution, "attempt", lambda *_: pytest.fail("it is known"))
+    assert (edges(found), found.skipped) == (edges(second.run()), found.skipped)
+    assert found.skipped
+
+
+def test_searches_between_the_same_sides_look_at_packages_in_one_order(lab: Lab) -> None:
+    """A package that the diagnosis of one cell names comes first for the other one too."""
+    for name in ("alpha", "beta", "delta"):
+        lab.add(name, 2)
+    sides = ["alpha==1", "beta==1", "delta==1"], ["alpha==2", "beta==2", "delta==2"]
+    first, second = lab.search(*sides), lab.search(*sides)
+    assert "alpha" == first.units(())[0].name
+    first.shared.named.add("delta")
+    second.shared = first.shared
+    assert "delta" == second.units(())[0].name
 
 
 def test_what_may_run_next_is_installed_meanwhile(

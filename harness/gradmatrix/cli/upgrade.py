@@ -13,7 +13,7 @@ from gradmatrix.cli.options import print_bytes, refuse_address, refuse_on_ray, w
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare import upgrade
-from gradmatrix.compare.bisect import Bisection, bisected, regressed
+from gradmatrix.compare.bisect import Bisection, Shared, bisected, regressed
 from gradmatrix.compare.comparison import EXIT_CODES, Results, Verdict, compare_stacks
 from gradmatrix.compare.recorded import paired, read
 from gradmatrix.compare.sides import Reading
@@ -216,7 +216,7 @@ def compared(
             project, baseline, candidate, replace(plan, machines=where), display
         )
         if options.bisect:
-            keys = regressed(comparison)
+            keys, shared = regressed(comparison), Shared()
             comparison = bisected(
                 comparison,
                 keys,
@@ -229,6 +229,7 @@ def compared(
                     display,
                     partial(say, options, console),
                     along=keys,
+                    shared=shared,
                     machines=where,
                     spare=where.spare,
                 ),

@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, starmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from msgspec import structs
 from packaging.requirements import Requirement
@@ -23,6 +23,7 @@ from gradmatrix.compare import resolution, sides
 from gradmatrix.compare.resolution import Resolved
 from gradmatrix.compare.upgrade import (
     THIS,
+    UNTRIED,
     SideRun,
     ended,
     folder_of,
@@ -36,7 +37,6 @@ from gradmatrix.core.outcomes import (
     NOT_INSTALLED,
     OF_THE_MACHINE,
     TRAINS,
-    UNSUPPORTED,
     Phase,
     phase_of,
 )
@@ -110,6 +110,8 @@ class Probe:
     """Why it cannot be judged."""
     ratio: Ratio | None = None
     """Beside the good side, if that is what is asked."""
+    along: Mapping[Key, Record] = field(default_factory=dict)
+    """The records of cells that ran along, as far as they can be judged."""
 
     @property
     def lock(self) -> Lock | None:
@@ -169,6 +171,19 @@ class Outlook:
 
 
 @dataclass
+class Shared:
+    """What the searches for several cells between the same two sides have in common."""
+
+    solved: dict[str, Resolved | str] = field(default_factory=dict)
+    """Sets of packages, or why the resolver has none, by what is asked for."""
+    named: set[str] = field(default_factory=set)
+    """The packages in the tracebacks and diagnoses of all cells.
+
+    With one order of packages, these searches ask about the same sets.
+    """
+
+
+@dataclass
 class Bisection:
     """The search for one cell."""
 
@@ -188,7 +203,8 @@ class Bisection:
     all: bool = False
     """Whether every change on the way is looked for."""
     along: Collection[Key] = ()
-    """Cells that run wherever this one does, because they are bisected too."""
+    """Cells that are bisected too. They run along for as long as the answers are the same."""
+    shared: Shared = field(default_factory=Shared)
     paired: Paired | None = None
     """Measures, if speed or memory is asked about and not the outcome."""
     machines: Machines = THIS
@@ -197,12 +213,12 @@ class Bisection:
     until: float = math.inf
     """The time (monotonic) after which nothing more is run: OutOfTime."""
     skipped: list[NotJudged] = field(default_factory=list)
-    ready: dict[str, Resolved] = field(default_factory=dict)
-    """Sets of packages that were resolved ahead of their turn, by what is asked for."""
     seen: dict[str, Probe] = field(default_factory=dict)
     """By the digest of the lock."""
     outcome: tuple[object, ...] = ()
     """How the cell ends on the good side."""
+    first: Mapping[Key, Record] = field(default_factory=dict)
+    """The cells along on the good side."""
     kept: set[str] = field(default_factory=set)
     """Environments that stay until the end, or until they are used."""
     around: list[tuple[Probe, Probe]] = field(default_factory=list)
@@ -220,7 +236,8 @@ class Bisection:
         moves = self.moves()
         with asking(), self.deleting():
             ends = self.end(self.good, [self.bad]), self.end(self.bad)
-            self.outcome = self.ending(ends[0])
+            self.outcome, self.first = self.ending(ends[0]), ends[0].along
+            self.part(ends[1])
             if failed_before(ends):
                 self.tell(
                     "The good side fails and the bad one passes: this looks for what fixed it."
@@ -389,7 +406,8 @@ class Bisection:
     def units(self, ends: Sequence[Probe]) -> list[Unit]:
         """The packages to look at, the likely ones first; NoAnswer if there is none."""
         moves = self.moves()
-        named = named_in(filter(None, (each.record for each in ends)))
+        for each in ends:
+            self.shared.named |= named_in(filter(None, (each.record, *each.along.values())))
         asked = names_in((*self.good.side.asked, *self.bad.side.asked))
         moved = {each.name: each for each in moves if each.after and not each.same_version}
         moved.pop("python", None)
@@ -401,7 +419,7 @@ class Bisection:
             if self.only and not {name, twin} & set(self.only):
                 continue
             group = {each: moved[each].after or "" for each in (name, twin) if each in moved}
-            weight = NAMED if {*group} & named else ASKED if {*group} & asked else OTHER
+            weight = NAMED if {*group} & self.shared.named else ASKED if {*group} & asked else OTHER
             units[name] = Unit(name, group, move.before, weight)
         if not units:
             lacks = [each.name for each in moves if each.name in self.only and not each.after]
@@ -690,6 +708,7 @@ class Bisection:
             return known
         probe = self.looked_up(resolved, coming, fresh=bool(self.noise and known))
         self.seen[digest] = probe
+        self.part(probe)
         if probe.record is None:
             self.skip(resolved.side.name, probe.why)
         else:
@@ -709,22 +728,33 @@ class Bisection:
 
     def locked(self, what: str, side: Side) -> Resolved | None:
         """A side with its lock; None if it has no solution on any day, and why is kept."""
-        if repr(side) in self.ready:
-            return self.ready[repr(side)]
+        found = self.solution(side)
+        if isinstance(found, str):
+            self.skip(what, found)
+            return None
+        return found
+
+    def solution(self, side: Side) -> Resolved | str:
+        """As :meth:`solved`; what was asked before is known."""
+        asked = repr(side)
+        if asked not in self.shared.solved:
+            self.shared.solved[asked] = self.solved(side)
+        return self.shared.solved[asked]
+
+    def solved(self, side: Side) -> Resolved | str:
+        """A side with its lock, on its day or on the latest one; or why there is none."""
         try:
             lock, text = resolution.attempt(side, self.project.index)
             if lock.failure is not None and side.as_of != self.latest:
                 side = replace(side, as_of=self.latest)
                 lock, text = resolution.attempt(side, self.project.index)
         except NeedsBuild as error:
-            self.skip(what, one_line(error.cause))
-            return None
-        if lock.failure is not None:
-            if lock.failure.outcome == INDEX_UNREACHABLE:
-                raise IndexUnreachable(lock.failure.message)
-            self.skip(what, resolution.explained(one_line(lock.failure.message)))
-            return None
-        return resolution.kept(side, lock, text, folder_of(self.project) / "locks")
+            return one_line(error.cause)
+        if lock.failure is None:
+            return resolution.kept(side, lock, text, folder_of(self.project) / "locks")
+        if lock.failure.outcome == INDEX_UNREACHABLE:
+            raise IndexUnreachable(lock.failure.message)
+        return resolution.explained(one_line(lock.failure.message))
 
     def named(self, moved: Mapping[str, str]) -> tuple[str, Side]:
         """The good side with these packages moved, and its name for people."""
@@ -752,7 +782,9 @@ class Bisection:
         try:
             with self.ahead(run, coming, selection):
                 records = run.executed(selection)
-            return self.judged(run, records.get(self.key))
+            probe = self.judged(run, records.get(self.key))
+            beside = ((key, records.get(key)) for key in self.along)
+            return replace(probe, along={key: each for key, each in beside if is_judged(each)})
         finally:
             if resolved.own and not there and run.interpreter is None:
                 if self.paired is not None and resolved is self.good:
@@ -760,6 +792,18 @@ class Bisection:
                 else:
                     self.kept.discard(run.name)
                     environment.drop(self.project.environments, run.name)
+
+    def part(self, probe: Probe) -> None:
+        """Leave out cells along that answer otherwise: their own searches ask about other sets."""
+        if self.all or self.noise or self.paired is not None:
+            return
+        changed = None if probe.record is None else self.ending(probe) != self.outcome
+        self.along = [key for key in self.along if self.changed_along(key, probe) == changed]
+
+    def changed_along(self, key: Key, probe: Probe) -> bool | None:
+        """Whether a cell along changed there; None if that cannot be judged."""
+        first, here = self.first.get(key), probe.along.get(key)
+        return ended(here) != ended(first) if first and here else None
 
     def side_run(self, resolved: Resolved) -> SideRun:
         """Runs the cells of a set of packages."""
@@ -788,8 +832,10 @@ class Bisection:
         """Runs of what is coming and has no record. What fails is told when its turn has come."""
         for each in coming:
             with suppress(NeedsBuild, UserError, IndexUnreachable):
-                resolved = each if isinstance(each, Resolved) else self.attempted(each)
-                if resolved is None or resolved.lock.digest in self.seen:
+                resolved = (
+                    each if isinstance(each, Resolved) else self.solution(self.named(each)[1])
+                )
+                if isinstance(resolved, str) or resolved.lock.digest in self.seen:
                     continue
                 run = self.side_run(resolved)
                 if not will_run(run, selection):
@@ -798,27 +844,13 @@ class Bisection:
                     self.kept.add(run.name)
                 yield run.stack_run()
 
-    def attempted(self, moved: Moved) -> Resolved | None:
-        """The good side with these packages moved; None if that has no solution."""
-        _, side = self.named(moved)
-        lock, text = resolution.attempt(side, self.project.index)
-        if lock.failure is not None:
-            return None
-        found = resolution.kept(side, lock, text, folder_of(self.project) / "locks")
-        self.ready[repr(side)] = found
-        return found
-
     def judged(self, run: SideRun, record: Record | None) -> Probe:
         """What a run says about its set of packages. Measures it if that is asked."""
         resolved = run.resolved
         if record is None:
             return Probe(resolved, None, f"there is no device {self.key.device} here")
         why = f"{record.outcome}: {one_line(record.message)}"
-        if (
-            record.outcome in {*OF_THE_MACHINE, UNSUPPORTED}
-            or phase_of(record.outcome) in {*NOT_INSTALLED, Phase.IMPORT}
-            or (self.paired is not None and record.outcome != TRAINS)
-        ):
+        if not is_judged(record) or (self.paired is not None and record.outcome != TRAINS):
             return Probe(resolved, None, why)
         if self.paired is None or resolved.lock.digest == self.good.lock.digest:
             return Probe(resolved, record)
@@ -867,6 +899,14 @@ class Bisection:
         locked = ((each.name, each.version, each.released) for each in self.bad.lock.packages)
         day = next((day for *each, day in locked if each == [name, version]), None)
         return day or self.days(name).get(version)
+
+
+def is_judged(record: Record | None) -> TypeGuard[Record]:
+    """Whether a cell ran far enough to compare it."""
+    return record is not None and not (
+        record.outcome in {*OF_THE_MACHINE, *UNTRIED}
+        or phase_of(record.outcome) in {*NOT_INSTALLED, Phase.IMPORT}
+    )
 
 
 def with_moved(base: Resolved, moved: Mapping[str, str], asked: Iterable[str] = ()) -> Side:

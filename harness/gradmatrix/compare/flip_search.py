@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gradmatrix.compare import resolution, sides
-from gradmatrix.compare.bisect import Bisection, NoAnswer, OutOfTime
+from gradmatrix.compare.bisect import Bisection, NoAnswer, OutOfTime, Shared, is_judged
 from gradmatrix.compare.flips import load, path_of
-from gradmatrix.compare.upgrade import THIS, UNTRIED, ended, folder_of, key_of
+from gradmatrix.compare.upgrade import THIS, ended, folder_of, key_of
 from gradmatrix.core.files import held, write_atomically
-from gradmatrix.core.outcomes import NOT_INSTALLED, OF_THE_MACHINE, Phase, phase_of
 from gradmatrix.judge.edge import Flips, Turning
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import lock_input
@@ -111,14 +110,6 @@ def changes(project: Project, further: Iterable[tuple[str, str]] = ()) -> list[T
     return [turn for stacks in order for turn in sorted(found[stacks], key=lambda t: t.cell)]
 
 
-def is_judged(record: Record) -> bool:
-    """Whether the cell ran far enough to compare it."""
-    return not (
-        record.outcome in {*OF_THE_MACHINE, *UNTRIED}
-        or phase_of(record.outcome) in {*NOT_INSTALLED, Phase.IMPORT}
-    )
-
-
 @dataclass
 class Search:
     """Looks for the releases behind changes until its time is over."""
@@ -142,6 +133,7 @@ class Search:
 
     def between(self, flips: Flips, until: float, spare: int, stacks: tuple[str, str]) -> None:
         """Look for what is open between two stacks; write the file after each answer."""
+        shared = Shared()
         for place in range(len(flips.turns)):
             turn = flips.turns[place]
             if turn.stacks != stacks or not turn.is_open:
@@ -150,14 +142,14 @@ class Search:
                 return
             beside = [each for each in flips.turns if each.stacks == stacks and each.is_open]
             try:
-                found = self.answered(turn, beside, until, spare)
+                found = self.answered(turn, beside, until, spare, shared)
             except OutOfTime:
                 return
             turns = (*flips.turns[:place], found, *flips.turns[place + 1 :])
             flips = write(self.project, Flips(turns=turns))
 
     def answered(
-        self, turn: Turning, beside: Iterable[Turning], until: float, spare: int
+        self, turn: Turning, beside: Iterable[Turning], until: float, spare: int, shared: Shared
     ) -> Turning:
         """The change with its release, or with the reason why there is none."""
         self.tell(f"{turn.cell}: {turn.stacks[0]} → {turn.stacks[1]}")
@@ -175,6 +167,7 @@ class Search:
                 self.progress,
                 self.tell,
                 along=keys,
+                shared=shared,
                 machines=self.machines,
                 spare=spare,
                 until=until,
