@@ -183,6 +183,17 @@ def test_the_release_of_one_package(lab: Lab) -> None:
     assert found.probes <= 5 + 2
 
 
+def test_the_good_side_is_a_neighbour_without_another_run(lab: Lab) -> None:
+    """Its lock may be written otherwise: with other markers, for example."""
+    lab.add("alpha", 9)
+    lab.fails = lambda versions: versions["alpha"] >= 2
+    search = lab.search(["alpha==1"], ["alpha==9"])
+    lock = structs.replace(search.good.lock, digest="0" * 64)
+    search.good, search.others = replace(search.good, lock=lock), False
+    assert [("alpha", "1", "2")] == edges(search.run())
+    assert 1 == lab.runs.count({"torch": 1, "alpha": 1})
+
+
 def test_sides_may_be_given_the_other_way_round(lab: Lab) -> None:
     """A release that mends something is found by going down."""
     lab.add("alpha", 9)
@@ -305,6 +316,9 @@ def test_it_is_told_if_another_package_is_enough_too(lab: Lab) -> None:
     assert [("alpha", "2", "3")] == edges(found)
     assert found.without is not None
     assert ("bad with alpha 2", "step:exception") == (found.without.name, found.without.outcome)
+    search = lab.search(*sides)
+    search.others = False
+    assert search.run().without is None
 
 
 def test_a_set_that_does_not_resolve_is_skipped(lab: Lab) -> None:
@@ -512,6 +526,23 @@ def test_searches_between_the_same_sides_look_at_packages_in_one_order(lab: Lab)
     first.shared.named.add("delta")
     second.shared = first.shared
     assert "delta" == second.units(())[0].name
+
+
+def test_what_changed_the_cell_between_other_sides_is_tried_first(lab: Lab) -> None:
+    """Another release of it, or another package, is found all the same."""
+    for name in ("alpha", "beta", "delta"):
+        lab.add(name, 30)
+    sides = [[f"{name}=={number}" for name in ("alpha", "beta", "delta")] for number in (1, 30)]
+    lab.fails = lambda versions: versions["delta"] >= 19
+    search = lab.search(*sides)
+    search.shared.known = frozenset({("delta", "19")})
+    found = search.run()
+    assert [("delta", "18", "19")] == edges(found)
+    assert found.probes <= 4
+    for wrong in (("delta", "4"), ("beta", "9")):
+        search = lab.search(*sides)
+        search.shared.known = frozenset({wrong})
+        assert [("delta", "18", "19")] == edges(search.run())
 
 
 def test_what_may_run_next_is_installed_meanwhile(

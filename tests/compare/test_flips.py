@@ -85,7 +85,8 @@ def test_what_another_run_has_found_meanwhile_is_kept(
     other = replace(known.turns[-1], why="it ended in the same way on both sides")
     asked = []
 
-    def answering(_: object, turn: Turning, *__: object) -> Turning:
+    def answering(_: object, beside: list[Turning], *__: object) -> Turning:
+        turn = beside[0]
         asked.append(turn.change)
         flip_search.write(project, Flips(turns=(other,)))
         return replace(turn, why="found here")
@@ -94,6 +95,20 @@ def test_what_another_run_has_found_meanwhile_is_kept(
     found = flip_search.Search(project, Watcher(), matrix.told.append, 600.0).run(known)
     assert {*found.turns} == {*flips.load(project.published_results).turns}
     assert (other, len(known.turns) - 1) == (found.turns[-1], len(asked))
+
+
+def test_cells_of_which_the_same_is_known_are_looked_at_together(matrix: Lab) -> None:
+    """What changed a cell between any two stacks is known of it."""
+    search(matrix)
+    found = flip_search.current(Project.at(matrix.root))
+    history = {each.cell: found.history(each.cell) for each in found.turns}
+    assert {frozenset({("alpha", "4"), ("alpha", "7")})} == {*history.values()}
+    left = Flips(turns=tuple(replace(each, edges=()) for each in found.turns))
+    (stacks, *_) = (each.stacks for each in left.turns)
+    (together,) = flip_search.groups(left, stacks, history).values()
+    assert ["sums/plain/cpu", "sums/reported/cpu"] == [each.cell for each in together]
+    apart = history | {"sums/plain/cpu": frozenset()}
+    assert 2 == len(flip_search.groups(left, stacks, apart))
 
 
 def test_without_time_everything_stays_open_and_a_later_run_goes_on(matrix: Lab) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradmatrix.judge.edge import Search, most_questions
+from gradmatrix.judge.edge import Search, likely, most_questions
 
 
 @given(st.integers(1, 200), st.data())
@@ -33,12 +33,23 @@ def test_a_likely_edge_is_found_sooner() -> None:
     assert ((0, 1), 1) == (search.answer(), questions)
 
 
+def test_both_sides_of_a_known_edge_are_asked_about_first() -> None:
+    """If nothing is known, or everything, no edge is likelier than another one."""
+    search, asked = Search(likely([1.0] * 100, {40})), []
+    while (state := search.next()) is not None:
+        search.saw(state, changed=state > 40)
+        asked.append(state)
+    assert {40, 41} == {*asked}
+    assert [1.0, 2.0] == likely([1.0, 2.0], {}) == likely([1.0, 2.0], {0, 1})
+
+
 @given(st.integers(2, 40), st.data())
 def test_skipped_states_leave_a_range_around_the_edge(edges: int, data: st.DataObject) -> None:
-    """The range holds the edge, and only states that were skipped are in it."""
+    """The range holds the edge, whatever was known, and only states that were skipped are in it."""
     edge = data.draw(st.integers(0, edges - 1))
     broken = data.draw(st.sets(st.integers(1, edges - 1)))
-    search = Search([1.0] * edges)
+    known = data.draw(st.sets(st.integers(0, edges - 1), max_size=3))
+    search = Search(likely([1.0] * edges, known))
     while (state := search.next()) is not None:
         if state in broken:
             search.skip(state)

@@ -14,7 +14,8 @@ from gradmatrix.cli.options import print_json, refuse_address, refuse_on_ray
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.upgrade import own_scripts, refuse_in_place, what_moves
 from gradmatrix.compare import flip_search, upgrade
-from gradmatrix.compare.bisect import Bisection, at_release, base_for
+from gradmatrix.compare.bisect import Bisection, Shared, at_release, base_for
+from gradmatrix.compare.flips import load as load_flips
 from gradmatrix.compare.flips import read as read_flips
 from gradmatrix.compare.paired import Metric, Paired
 from gradmatrix.compare.resolution import resolved
@@ -69,6 +70,7 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
             noise=options.noise,
             all=options.all,
             along=along,
+            shared=Shared(known=load_flips(project.published_results).history(str(key))),
             paired=Paired(Metric(options.metric), options.budget) if options.metric else None,
         )
         if options.dry_run:

@@ -48,9 +48,12 @@ from gradmatrix.judge.edge import (
     Edge,
     End,
     Found,
+    History,
     Link,
     NotJudged,
     Search,
+    later,
+    likely,
     most_questions,
 )
 from gradmatrix.judge.versions import packages_moved
@@ -174,6 +177,9 @@ class Outlook:
 class Shared:
     """What the searches for several cells between the same two sides have in common."""
 
+    known: History = frozenset()
+    """What changed these cells between other sides: it is tried first."""
+
     solved: dict[str, Resolved | str] = field(default_factory=dict)
     """Sets of packages, or why the resolver has none, by what is asked for."""
     named: set[str] = field(default_factory=set)
@@ -205,6 +211,8 @@ class Bisection:
     along: Collection[Key] = ()
     """Cells that are bisected too. They run along for as long as the answers are the same."""
     shared: Shared = field(default_factory=Shared)
+    others: bool = True
+    """Whether it runs what tells that other packages are enough too."""
     paired: Paired | None = None
     """Measures, if speed or memory is asked about and not the outcome."""
     machines: Machines = THIS
@@ -326,7 +334,7 @@ class Bisection:
         other = self.enough(found[0], edge.before)
         if other:
             return [self.edge(other, found[0].at(edge.before))]
-        if not self.only and found[0].at(edge.before):
+        if self.others and not self.only and found[0].at(edge.before):
             self.without = self.same_without(found[0].at(edge.before), self.ending(ends[1]))
         return [edge]
 
@@ -434,7 +442,11 @@ class Bisection:
                 if lacks
                 else "gradmatrix upgrade GOOD --to BAD shows what differs",
             )
-        return sorted(units.values(), key=lambda unit: -unit.weight)
+        packages = {package for package, _ in self.shared.known}
+        order = sorted(units.values(), key=lambda unit: (unit.name not in packages, -unit.weight))
+        first = [place for place, unit in enumerate(order) if unit.name in packages]
+        weights = likely([unit.weight for unit in order], first)
+        return [replace(unit, weight=weight) for unit, weight in zip(order, weights, strict=True)]
 
     def culprits(self, units: list[Unit]) -> list[Unit]:
         """The units that change the outcome together; each of them is needed.
@@ -537,7 +549,13 @@ class Bisection:
         """The two releases of a unit between which the outcome changes, with ``others`` moved."""
         line = self.line(unit)
         self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
-        low, high = self.first_that_changes([others | unit.at(each) for each in line])
+        first = [
+            place
+            for place, (one, other) in enumerate(pairwise(line))
+            if not unit.several and (unit.name, later(one, other)) in self.shared.known
+        ]
+        states = [others | unit.at(each) for each in line]
+        low, high = self.first_that_changes(states, likely([1.0] * (len(line) - 1), first))
         return self.between(unit, others, line, (low, high))
 
     def edges_of(self, unit: Unit, others: Moved) -> list[Edge]:
@@ -653,13 +671,13 @@ class Bisection:
         return {each.version: each.uploaded for each in self.project.index.releases(name)}
 
     def first_that_changes(
-        self, states: Sequence[Moved], weights: Sequence[float] = ()
+        self, states: Sequence[Moved], weights: Sequence[float]
     ) -> tuple[int, int]:
         """The neighbouring states between which the outcome changes.
 
         The first is unchanged and the last changed, and neither is run here.
         """
-        search = Search(weights or [1.0] * (len(states) - 1), self.noise)
+        search = Search(weights, self.noise)
         while (state := search.next()) is not None:
             coming = [states[each] for each in search.coming(self.spare)]
             changed = self.answer(states[state], coming)
@@ -718,13 +736,20 @@ class Bisection:
     def resolved(self, moved: Mapping[str, str], bound: str = "") -> Resolved | None:
         """The good side with these packages moved; None if it has no solution, and why is kept.
 
-        A package that does not move may have a ``bound``.
+        A package that does not move may have a ``bound``. A set with the packages of the good side
+        is the good side, which ran already.
         """
         what, side = self.named(moved)
         if bound:
             side = replace(side, constraints=(*side.constraints, bound))
             what = f"{what}, {bound}"
-        return self.locked(what, side)
+        found = self.locked(what, side)
+        return self.good if found is not None and self.is_good(found) else found
+
+    def is_good(self, resolved: Resolved) -> bool:
+        """Whether it has the packages of the good side."""
+        contents = (self.good.contents, resolved.contents)
+        return not packages_moved(self.good.lock, resolved.lock, contents)
 
     def locked(self, what: str, side: Side) -> Resolved | None:
         """A side with its lock; None if it has no solution on any day, and why is kept."""

@@ -2,14 +2,15 @@
 
 Stacks are compared in the order of their days. Where a cell ends differently on two neighbours, the
 release is looked for between these two. Cells that change between the same stacks share all
-environments. What is found is written at once, so that a run may end at any time.
+environments, and what changed them elsewhere is tried first. What is found is written at once, so
+that a run may end at any time.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,13 +22,13 @@ from gradmatrix.compare.bisect import Bisection, NoAnswer, OutOfTime, Shared, is
 from gradmatrix.compare.flips import load, path_of
 from gradmatrix.compare.upgrade import THIS, ended, folder_of, key_of
 from gradmatrix.core.files import held, write_atomically
-from gradmatrix.judge.edge import Flips, Turning
+from gradmatrix.judge.edge import Flips, History, Turning
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import lock_input
 from gradmatrix.run.project import by_date
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.core.model import Record
@@ -110,6 +111,17 @@ def changes(project: Project, further: Iterable[tuple[str, str]] = ()) -> list[T
     return [turn for stacks in order for turn in sorted(found[stacks], key=lambda t: t.cell)]
 
 
+def groups(
+    flips: Flips, stacks: tuple[str, str], known: Mapping[str, History]
+) -> dict[History, list[Turning]]:
+    """What is open between two stacks, by what is known of the cells."""
+    found: dict[History, list[Turning]] = defaultdict(list)
+    for each in flips.turns:
+        if each.stacks == stacks and each.is_open:
+            found[known[each.cell]].append(each)
+    return found
+
+
 @dataclass
 class Search:
     """Looks for the releases behind changes until its time is over."""
@@ -132,26 +144,29 @@ class Search:
         return answered(flips, load(self.project.published_results))
 
     def between(self, flips: Flips, until: float, spare: int, stacks: tuple[str, str]) -> None:
-        """Look for what is open between two stacks; write the file after each answer."""
-        shared = Shared()
-        for place in range(len(flips.turns)):
-            turn = flips.turns[place]
-            if turn.stacks != stacks or not turn.is_open:
-                continue
+        """Look for what is open between two stacks; write the file after each answer.
+
+        Cells of which something is known from other stacks come first, and run together if that is
+        the same.
+        """
+        flips, shared = answered(flips, load(self.project.published_results)), Shared()
+        known = {each.cell: flips.history(each.cell) for each in flips.turns}
+        while asked := groups(flips, stacks, known):
             if time.monotonic() > until:
                 return
-            beside = [each for each in flips.turns if each.stacks == stacks and each.is_open]
+            history, beside = max(asked.items(), key=lambda each: (bool(each[0]), len(each[1])))
             try:
-                found = self.answered(turn, beside, until, spare, shared)
+                found = self.answered(beside, replace(shared, known=history), until, spare)
             except OutOfTime:
                 return
-            turns = (*flips.turns[:place], found, *flips.turns[place + 1 :])
-            flips = write(self.project, Flips(turns=turns))
+            turns = (found if each.change == found.change else each for each in flips.turns)
+            flips = write(self.project, Flips(turns=tuple(turns)))
 
     def answered(
-        self, turn: Turning, beside: Iterable[Turning], until: float, spare: int, shared: Shared
+        self, beside: Sequence[Turning], shared: Shared, until: float, spare: int
     ) -> Turning:
-        """The change with its release, or with the reason why there is none."""
+        """The first of these changes with its release, or with the reason why there is none."""
+        turn = beside[0]
         self.tell(f"{turn.cell}: {turn.stacks[0]} → {turn.stacks[1]}")
         keys = [Key(*each.cell.split("/")) for each in beside]
         names = {key.scenario for key in keys}
@@ -168,6 +183,7 @@ class Search:
                 self.tell,
                 along=keys,
                 shared=shared,
+                others=False,  # the file has no place for it
                 machines=self.machines,
                 spare=spare,
                 until=until,

@@ -18,10 +18,12 @@ from gradmatrix.core.observation import Frozen
 from gradmatrix.core.text import few
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 CERTAIN = 0.999
 """The chance from which on an edge counts as found."""
+KNOWN = 3.0
+"""How likely the edges are that are known from another search, relative to all others together."""
 MOST_NAMED = 3
 """The most packages or releases that are named in the answer because they are in doubt."""
 
@@ -118,6 +120,16 @@ class Search:
         return min(taken), max(taken) + 1
 
 
+def likely(weights: Sequence[float], known: Collection[int]) -> list[float]:
+    """The weights of edges; ``known`` ones are three times as likely as all others together.
+
+    Then they are asked about first, and others stay likely enough to be found.
+    """
+    others = sum(weight for edge, weight in enumerate(weights) if edge not in known)
+    more = KNOWN * others / len(known) if known and others else 0.0
+    return [more if more and edge in known else weight for edge, weight in enumerate(weights)]
+
+
 def most_questions(weights: Sequence[float]) -> int:
     """The most questions that a search asks, whichever edge it is, if all can be answered."""
     most = 0
@@ -182,7 +194,7 @@ class Edge(Frozen, frozen=True, kw_only=True):
     @property
     def newer(self) -> str:
         """The later of the two: the release that changed it."""
-        return max(filter(None, (self.before, self.after)), key=Version)
+        return later(self.before, self.after)
 
     @property
     def releases(self) -> str:
@@ -210,6 +222,11 @@ class Edge(Frozen, frozen=True, kw_only=True):
     def several(self) -> bool:
         """Whether it stands for packages that could not be told apart."""
         return " + " in self.package
+
+
+def later(one: str | None, other: str | None) -> str:
+    """The later of two releases, of which one may be missing."""
+    return max(filter(None, (one, other)), key=Version)
 
 
 def on(day: dt.date | None) -> str:
@@ -286,8 +303,17 @@ class Turning(Frozen, frozen=True, kw_only=True):
         return self.cell, self.stacks, self.locks, self.outcomes
 
 
+History = frozenset[tuple[str, str]]
+"""Packages, each with a release that changed a cell."""
+
+
 class Flips(Frozen, frozen=True, kw_only=True):
     """All changes between neighbouring stacks of the matrix."""
 
     schema: Literal[1] = 1
     turns: tuple[Turning, ...]
+
+    def history(self, cell: str) -> History:
+        """What changed a cell between any stacks, as far as packages could be told apart."""
+        edges = (edge for turn in self.turns if turn.cell == cell for edge in turn.edges)
+        return frozenset((edge.package, edge.newer) for edge in edges if not edge.several)
