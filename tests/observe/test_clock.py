@@ -7,10 +7,11 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
-from gradmatrix.observe.clock import Clock, elapsed_s
+from gradmatrix.observe.clock import QUICK_S, Clock, elapsed_s
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the run queue")
 WORK_S = 0.3
@@ -70,3 +71,14 @@ def test_a_closed_file_is_no_error() -> None:
     clock.tick()
     ((before, after),) = clock.steps
     assert 0 < elapsed_s(before, after) == after[0] - before[0]
+
+
+def test_a_step_too_short_to_wait_is_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its time is taken. A longer step is asked about, and nothing is known of this one."""
+    clock = Clock()
+    os.close(clock.file)
+    clock.ticks = [(0.0, 7.0, 3.0)]
+    for now in (QUICK_S / 2, 1.0):
+        monkeypatch.setattr(time, "perf_counter", partial(float, now))
+        clock.tick()
+    assert [(QUICK_S / 2, 7.0, 3.0), (1.0, 0.0, 0.0)] == clock.ticks[1:]

@@ -87,7 +87,7 @@ class BackwardWatch:
             given = named(args, kwargs)
             frees = not (given.get("retain_graph") or given.get("create_graph"))
             self._guarded(lambda: self._observe(torch, roots, frees=frees))
-            asked = self._guarded(lambda: self.updates.backward(roots))
+            asked = not self.updates.over and self._guarded(lambda: self.updates.backward(roots))
             self._depth += 1
             try:
                 result = original(tensors, *args, **kwargs)
@@ -232,9 +232,7 @@ def bare(torch: Any, tensors: Any) -> List[Any]:
 
 def total(roots: List[Any]) -> Optional[float]:
     """The sum of the scalars among ``roots``; None if there is none."""
-    scalars = [
-        float(root.detach().item()) for root in roots if root.numel() == 1 and not root.is_complex()
-    ]
+    scalars = [float(root.item()) for root in roots if root.numel() == 1 and not root.is_complex()]
     return sum(scalars) if scalars else None
 
 

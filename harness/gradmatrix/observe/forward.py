@@ -384,10 +384,8 @@ class ForwardWatch:
 
     def roots(self) -> List[Any]:
         """The outermost modules whose forward ran."""
-        inner = {
-            id(child)
-            for module in self.seen.values()
-            for child in module.modules()
-            if child is not module
-        }
-        return [module for identity, module in self.seen.items() if identity not in inner]
+        inner: Set[int] = set()
+        for module in self.seen.values():
+            if id(module) not in inner:  # else what it contains is inner, too
+                inner.update(id(child) for child in module.modules() if child is not module)
+        return [module for module in self.seen.values() if id(module) not in inner]
