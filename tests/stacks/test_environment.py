@@ -330,6 +330,13 @@ def test_a_full_disk_is_reported_with_figures(lock: Lock, tmp_path: Path) -> Non
     assert "may need 2.5 GiB (cpu build of torch), 1.0 GiB are free" in explained.message
 
 
+def test_what_the_cache_has_needs_no_disk(lock: Lock, tmp_path: Path) -> None:
+    """It is linked from there, so no free disk is asked for."""
+    ensure(lock, tmp_path)
+    environment.drop(tmp_path / "environments", "demo")
+    assert printed(ensure(lock, tmp_path, free_gb=1), VERSION) == "1.0"
+
+
 def test_a_lock_that_failed_cannot_be_installed(lock: Lock, tmp_path: Path) -> None:
     """Its own failure is passed on."""
     conflict = Failure(outcome="resolve:conflict", message="a and b")

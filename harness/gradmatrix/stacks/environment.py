@@ -56,7 +56,7 @@ from gradmatrix.stacks.lock import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
 
@@ -433,13 +433,15 @@ def ensure(
         found = _installed(folder, lock, driver=driver)
         if found:  # by another process, while this one waited
             return found
-        _check_disk(lock.stack, choice.build, free_bytes(root))
         pin(choice.wheels, locks / PINS, root / PINS)
         try:
             _create(lock, folder)
+            calls = _calls(lock, text, choice, folder)
+            _check_disk(lock.stack, choice.build, free_bytes(root), calls)
             if choice.notice:
                 progress(f"note: {choice.notice}")
-            _install(lock, text, choice, folder, lambda step: progress(f"installing: {step}"))
+            for call in calls:
+                _install(lock, call, lambda step: progress(f"installing: {step}"))
         except (InstallFailed, NeedsBuild):
             shutil.rmtree(folder, ignore_errors=True)  # an incomplete one may have filled the disk
             raise
@@ -517,14 +519,21 @@ def _choose(lock: Lock, text: str, *, driver: bool) -> BuildChoice:
     return torch_build(lock, () if driver else find_links(), driver=driver)
 
 
-def _check_disk(stack: str, build: Build, free: int) -> None:
+def _check_disk(stack: str, build: Build, free: int, calls: Sequence[Sequence[str]]) -> None:
+    """InstallFailed if the disk may be too small. What uv's cache has is linked from there."""
     needed = NEEDED_BYTES[build]
-    if free < needed:
+    if free < needed and not all(map(_is_cached, calls)):
         message = (
             f"Stack {stack} may need {needed / GIB:.1f} GiB ({build} build of torch), "
             f"{free / GIB:.1f} GiB are free. Free disk space, or name fewer stacks."
         )
         raise InstallFailed(Failure(outcome=DISK_FULL, message=message))
+
+
+def _is_cached(call: Sequence[str]) -> bool:
+    """Whether uv would download nothing for ``call``."""
+    ran = uv.run([*call, "--dry-run"], variables={"UV_DEFAULT_INDEX": uv.index_url()})
+    return ran.returncode == 0 and "Would download" not in ran.stderr
 
 
 def _create(lock: Lock, folder: Path) -> None:
@@ -558,10 +567,8 @@ def _interpreters() -> list[str]:
     return sorted(set(re.findall(r"^(?:cpython|pypy)-(\d+\.\d+\.\d+)", listed, re.MULTILINE)))
 
 
-def _install(
-    lock: Lock, text: str, choice: BuildChoice, folder: Path, progress: Callable[[str], object]
-) -> None:
-    """Install the lock, and then this machine's build of torch if that is another one.
+def _calls(lock: Lock, text: str, choice: BuildChoice, folder: Path) -> list[list[str]]:
+    """The calls of uv that install the lock, and then this machine's build of torch.
 
     Every file must have its hash. Packages of a VCS have none and are installed separately: the
     commit in their address says what they are.
@@ -571,30 +578,27 @@ def _install(
     wheels_only = uv.wheels_only([*lock.build, *from_source(asked)])
     dated = ["--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
 
-    def install(name: str, requirements: str, *options: str) -> None:
+    def call(name: str, requirements: str, *options: str) -> list[str]:
         path = folder / name
         path.write_text(requirements, encoding="utf-8", newline="\n")
-        _pip_install(lock, folder, [*options, "--requirements", str(path)], progress)
+        where = ["--python", str(_python(folder))]
+        return ["pip", "install", *where, "--no-deps", *options, "--requirements", str(path)]
 
     hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
-    install("requirements.txt", hashed, *wheels_only, *dated, "--require-hashes")
+    calls = [call("requirements.txt", hashed, *wheels_only, *dated, "--require-hashes")]
     if unhashed:
         rest = without(text, lambda name: name not in unhashed)
-        install("sources.txt", rest, *wheels_only, *dated)
+        calls.append(call("sources.txt", rest, *wheels_only, *dated))
     if choice.torch:
         hashes = " ".join(f"--hash=sha256:{digest}" for digest in choice.wheels.values())
         torch = f"{choice.torch} {hashes}\n"
-        install("torch.txt", torch, *uv.wheels_only(), *choice.options, "--require-hashes")
+        options = [*uv.wheels_only(), *choice.options, "--require-hashes"]
+        calls.append(call("torch.txt", torch, *options))
+    return calls
 
 
-def _pip_install(
-    lock: Lock, folder: Path, arguments: list[str], progress: Callable[[str], object]
-) -> None:
-    ran = uv.run_reporting(
-        ["pip", "install", "--python", str(_python(folder)), "--no-deps", *arguments],
-        progress,
-        variables={"UV_DEFAULT_INDEX": uv.index_url()},
-    )
+def _install(lock: Lock, call: Sequence[str], progress: Callable[[str], object]) -> None:
+    ran = uv.run_reporting(call, progress, variables={"UV_DEFAULT_INDEX": uv.index_url()})
     if not ran.returncode:
         return
     message = uv.summary(ran.stderr)
