@@ -54,6 +54,7 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
         display.stage(plain(options.good or options.between[0]), "resolving")
         good, bad = sides(options, project)
     refuse_in_place(options, good, bad)
+    known = load_flips(project.published_results)
     tell = console.print if not options.json else (lambda *_, **__: None)
     for line in what_moves(good, bad):
         tell(Text(plain(line)), soft_wrap=True)
@@ -70,7 +71,7 @@ def bisect_command(options: argparse.Namespace, project: Project, console: Conso
             noise=options.noise,
             all=options.all,
             along=along,
-            shared=Shared(known=load_flips(project.published_results).history(str(key))),
+            shared=Shared(known=known.history(str(key), good.lock, bad.lock)),
             paired=Paired(Metric(options.metric), options.budget) if options.metric else None,
         )
         if options.dry_run:

@@ -150,7 +150,8 @@ class Search:
         the same.
         """
         flips, shared = answered(flips, load(self.project.published_results)), Shared()
-        known = {each.cell: flips.history(each.cell) for each in flips.turns}
+        locks = self.project.known_locks(stacks)
+        known = {each.cell: flips.history(each.cell, *locks) for each in flips.turns}
         while asked := groups(flips, stacks, known):
             if time.monotonic() > until:
                 return

@@ -20,6 +20,8 @@ from gradmatrix.core.text import few
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from gradmatrix.core.model import Lock
+
 CERTAIN = 0.999
 """The chance from which on an edge counts as found."""
 KNOWN = 3.0
@@ -229,6 +231,12 @@ def later(one: str | None, other: str | None) -> str:
     return max(filter(None, (one, other)), key=Version)
 
 
+def is_between(package: str, release: str, one: Lock, other: Lock) -> bool:
+    """Whether it is newer than the package in one lock, and not newer than in the other one."""
+    versions = [Version(each.version(package) or "0") for each in (one, other)]
+    return min(versions) < Version(release) <= max(versions)
+
+
 def on(day: dt.date | None) -> str:
     """A day in parentheses, if it is known."""
     return f" ({day})" if day else ""
@@ -313,7 +321,14 @@ class Flips(Frozen, frozen=True, kw_only=True):
     schema: Literal[1] = 1
     turns: tuple[Turning, ...]
 
-    def history(self, cell: str) -> History:
-        """What changed a cell between any stacks, as far as packages could be told apart."""
+    def history(self, cell: str, one: Lock, other: Lock) -> History:
+        """What changed a cell between any stacks, and is between two locks too.
+
+        Of packages that could not be told apart nothing is known.
+        """
         edges = (edge for turn in self.turns if turn.cell == cell for edge in turn.edges)
-        return frozenset((edge.package, edge.newer) for edge in edges if not edge.several)
+        return frozenset(
+            (edge.package, edge.newer)
+            for edge in edges
+            if not edge.several and is_between(edge.package, edge.newer, one, other)
+        )
