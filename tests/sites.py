@@ -11,7 +11,8 @@ from gradmatrix.core.model import Role
 from gradmatrix.publish.formats import Results
 from gradmatrix.publish.rows import rows_of, tabulated
 from gradmatrix.publish.site.evidence import evidence_page
-from gradmatrix.publish.site.site import all_pages
+from gradmatrix.publish.site.pages import stack_pages
+from gradmatrix.publish.site.site import site_files
 from gradmatrix.publish.site.tables import View
 from gradmatrix.publish.speed import Runs, speeds
 from gradmatrix.run.project import by_date
@@ -101,8 +102,8 @@ def site_of(
     table = replace(
         table_of(records, locks, *scenarios, builds=builds, flips=flips), combined=combined
     )
-    files = dict(
-        all_pages(
+    files = dict(stack_pages(View(table))) | dict(
+        site_files(
             Results(table, claims, chosen),
             history=history,
             source_of={s.name: source for s in scenarios},

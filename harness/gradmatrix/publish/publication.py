@@ -123,7 +123,8 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
         table = gathered.table
         claims = load_claims(project.root, project.known_scenarios())
         results = Results(table, judge_all(claims, table), chosen(project))
-        with beside(partial(write_data, project.results, results), apart=is_big(project)):
+        by_stack = partial(write_by_stack, project.results, results, site=site)
+        with beside(by_stack, apart=is_big(project)):
             if project.results == project.root / "results":
                 core = {stack.name for stack in project.matrix.stacks if stack.core}
                 write_block(project.root / "README.md", "headline", headline(table, core))
@@ -236,6 +237,17 @@ def write_data(folder: Path, results: Results) -> None:
         write_in_pieces(folder / name, each.pieces(results))
 
 
+def write_by_stack(folder: Path, results: Results, *, site: bool) -> None:
+    """Write every file of ``FORMATS`` and the page of each stack: about half of all work."""
+    write_data(folder, results)
+    if site:
+        from gradmatrix.publish.site.pages import stack_pages
+        from gradmatrix.publish.site.tables import View
+
+        for _ in write(folder, stack_pages(View(results.table))):
+            pass
+
+
 def write_site(
     project: Project, results: Results, pages: Iterable[str], base_url: str | None
 ) -> None:
@@ -247,17 +259,19 @@ def write_site(
         pages: The paths of the pages that were written with each stack.
         base_url: Where results/ is served, for the addresses in the feed.
     """
-    from gradmatrix.publish.site.site import all_pages
+    from gradmatrix.publish.site.pages import stack_path
+    from gradmatrix.publish.site.site import site_files
 
     table = results.table
     if project.locks_folder.parent != project.results:
         copy_locks(project, table)
     known = history.load(project.history_folder)
     files = chain(
-        all_pages(results, history=known, source_of=sources_of(project, table)),
+        site_files(results, history=known, source_of=sources_of(project, table)),
         [("feed.xml", feed(known, base_url))],
     )
-    written = sorted({*pages, *write(project.results, files)})
+    stacks = map(stack_path, table.locks)
+    written = sorted({*pages, *stacks, *write(project.results, files)})
     for path in pages_in(project.results).difference(written):
         (project.results / path).unlink(missing_ok=True)
     write_atomically(project.results / PAGES, "".join(f"{path}\n" for path in written).encode())

@@ -64,11 +64,16 @@ def stack_pages(view: View) -> Iterator[tuple[str, bytes]]:
             yield stack_page(view, lock, None, None)
 
 
+def stack_path(lock: Lock) -> str:
+    """Return the path of the page of a stack."""
+    return f"stacks/{lock.stack}.html"
+
+
 def stack_page(view: View, lock: Lock, older: Lock | None, newer: Lock | None) -> tuple[str, bytes]:
     """Return the page of a stack. ``older`` and ``newer`` are its neighbours by date."""
     return page(
         "stack.html",
-        f"stacks/{lock.stack}.html",
+        stack_path(lock),
         lock=lock,
         older=older,
         newer=newer,
@@ -362,7 +367,19 @@ def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
                 for older, newer in reversed(list(pairwise(releases.items())))
             ],
             without=[lock for lock in view.newest_first if name not in view.versions[lock.stack]],
+            timed=timed(view, name),
         )
+
+
+def timed(view: View, name: str) -> list[str]:
+    """Return the scenarios of which a variant was timed on a stack with a package."""
+    stacks = {lock.stack for lock in view.table.dated if name in view.versions[lock.stack]}
+    found = (
+        row.scenario
+        for row in view.table.rows
+        if row.outcome == TRAINS and row.steps_per_s is not None and row.stack in stacks
+    )
+    return list(dict.fromkeys(found))
 
 
 def release(view: View, name: str, version: str, locks: list[Lock]) -> Release:

@@ -23,7 +23,7 @@ from gradmatrix.publish.site.front import front_pages
 from gradmatrix.publish.site.history import history_page
 from gradmatrix.publish.site.markup import GLOSSARY, ROLES, in_words, page
 from gradmatrix.publish.site.messages import claims_page, messages, messages_page
-from gradmatrix.publish.site.pages import package_pages, scenario_pages, stack_pages
+from gradmatrix.publish.site.pages import package_pages, scenario_pages
 from gradmatrix.publish.site.releases import ranked
 from gradmatrix.publish.site.tables import NOT_RUN, TITLES, View, in_cell, section_table
 
@@ -47,10 +47,10 @@ Kind = tuple[str, str, str, str, str]
 STATIC = Path(__file__).resolve().parent.parent / "static"
 
 
-def all_pages(
+def site_files(
     results: Results, *, history: History | None, source_of: Mapping[str, str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and the content of each file.
+    """Yield the path and the content of each file but the pages of stacks.
 
     Args:
         results: The matrix, the judged claims and the chosen stacks.
@@ -60,7 +60,6 @@ def all_pages(
     view = View(results.table)
     pairs = list(pairwise_entries(results))
     yield from front_pages(view, history, pairs)
-    yield from stack_pages(view)
     yield from scenario_pages(view, source_of)
     yield from package_pages(view)
     said = messages(view, source_of.values())
