@@ -203,6 +203,14 @@ def test_a_message_that_is_nearly_known_is_a_guess(tab: Tab) -> None:
     """The page says so, and what to run instead."""
     page = tab.open("errors.html#q=please use the `tokenizer` instead of None, requires_grad")
     assert page.locator("#guesses article").count() == 3
+    assert "the nearest ones, as guesses" in page.locator("#perhaps").inner_text()
     assert "gradmatrix trace train.py" in page.locator("#found-guesses").inner_text()
     assert page.get_by_role("status").inner_text().endswith("The nearest ones are guesses.")
     assert page.locator("#everything").is_visible()
+
+
+def test_where_nothing_is_near_nothing_is_called_a_guess(tab: Tab) -> None:
+    """The page still says what to run."""
+    page = tab.open("errors.html#q=xyzzy plugh")
+    assert page.locator("#perhaps").inner_text() == "No message matches"
+    assert "gradmatrix trace train.py" in page.locator("#found-guesses").inner_text()

@@ -8,8 +8,10 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gradmatrix.judge.edge import Search, likely, most_questions
+from tests.claimed import make_turning
 
 
 @given(st.integers(1, 200), st.data())
@@ -110,3 +112,10 @@ def test_an_oracle_that_errs_is_asked_until_it_is_clear(noise: float) -> None:
             search.saw(state, changed=(state > edge) is (chance.random() >= noise))
         wrong += search.answer() != (edge, edge + 1)
     assert wrong <= 4
+
+
+def test_the_older_release_is_named_first() -> None:
+    """Also if the cell was fine with the newer one, and other packages then moved back."""
+    (edge,) = make_turning("torch", "2.7.0", "2.6.1").edges
+    edge = replace(edge, also=("click 8.3.1 → (none)",))
+    assert "torch 2.6.1 and 2.7.0, with which click moved too" == edge.releases

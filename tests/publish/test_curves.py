@@ -82,7 +82,7 @@ def test_another_reference_is_another_line() -> None:
         measured("d", 0.25, program="other"),
     )
     assert not found.changes
-    assert found.curves[0].newest == "4 steps/s (4 to 4, measured 4) on d"
+    assert found.curves[0].newest == "on d: 4 steps/s (4 to 4, measured 4)"
 
 
 def test_without_a_reference_the_page_shows_what_was_measured() -> None:
@@ -90,7 +90,7 @@ def test_without_a_reference_the_page_shows_what_was_measured() -> None:
     record = make_record(cell=make_cell(stack="a", scenario="sums"))
     site = site_of([record], LOCKS[:1], SCENARIO)
     text = Page(site["scenarios/sums.html"]).text
-    assert "Speed: 4 steps/s as measured, without a reference on a" in text
+    assert "Speed on a: 4 steps/s as measured, without a reference" in text
 
 
 def test_stacks_that_do_not_run_the_scenario_are_left_out() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+from packaging.version import Version
 
 from gradmatrix.core.model import Role
 from gradmatrix.judge.edge import Flips
@@ -277,6 +278,25 @@ def test_an_exact_release_is_told_as_such() -> None:
     page = Page(site_of(records, locks, SUMS, flips=Flips(turns=(turn,)))["packages/torch.html"])
     assert f"Exact : {FAILS} with 2.6.0, trains with 2.7.0." in page.text
     assert 3 == page.links.count("../cells/b.html#sums-plain-cpu")
+
+
+def test_an_exact_release_that_does_not_tell_all_stacks_apart() -> None:
+    """It is not said that no package does."""
+    locks = (lock("a", "2.5.0"), lock("b", "2.9.0"), lock("c", "2.9.0"))
+    turn = found("torch", "2.6.0", "2.7.0", *locks[:2])
+    known = told(column(FAILS, "trains", FAILS, locks=locks), locks, turn)
+    assert known is not None
+    assert "changes with 2.7.0, but torch alone does not tell all stacks apart" == known.words
+    assert Version("2.7.0") == known.newest
+
+
+def test_the_page_of_a_package_leads_to_the_plots_of_speed() -> None:
+    """Those of the scenarios that were timed with it; without one there is no such section."""
+    pages = site_of(column("trains", "trains", "trains"), LOCKS, SUMS)
+    assert "../scenarios/sums.html#speed" in Page(pages["packages/torch.html"]).links
+    assert 'id="speed"' in pages["scenarios/sums.html"]
+    pages = site_of(column(FAILS, FAILS, FAILS), LOCKS, SUMS)
+    assert "Speed and memory" not in pages["packages/torch.html"]
 
 
 def test_the_end_of_a_range_may_be_exact_too() -> None:

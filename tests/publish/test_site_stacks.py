@@ -34,7 +34,7 @@ def test_different_builds_of_torch_are_marked() -> None:
     )
     text = Page(site["scenarios/sums.html"]).text
     assert "old (cpu build of torch): ✓ trains" in text
-    assert "Peak memory: 117.7 MiB on new Its source" in text
+    assert "Peak memory on new: 117.7 MiB Its source" in text
 
 
 def test_equal_builds_of_torch_are_not_marked() -> None:

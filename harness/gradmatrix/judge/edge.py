@@ -200,13 +200,13 @@ class Edge(Frozen, frozen=True, kw_only=True):
 
     @property
     def releases(self) -> str:
-        """Both releases with their days."""
-        before = (
-            f"{self.package} {self.before}{on(self.before_released)}"
-            if self.before
-            else f"a side without {self.package}"
-        )
-        return f"{before} and {self.after}{on(self.after_released)}{self.doubt}"
+        """Both releases with their days, the older one first."""
+        ends = [(self.before, self.before_released), (self.after, self.after_released)]
+        if not self.several and self.newer == self.before:
+            ends.reverse()
+        (first, first_day), (last, last_day) = ends
+        older = f"{self.package} {first}" if first else f"a side without {self.package}"
+        return f"{older}{on(first_day)} and {last}{on(last_day)}{self.doubt}"
 
     @property
     def doubt(self) -> str:
@@ -217,7 +217,9 @@ class Edge(Frozen, frozen=True, kw_only=True):
         if self.between:
             doubt = f", and {few(self.between, MOST_NAMED)} between them could not be judged"
         if self.also:
-            doubt += f", with which {few(self.also, MOST_NAMED)} moved too"
+            doubt += (
+                f", with which {few([name_of(move) for move in self.also], MOST_NAMED)} moved too"
+            )
         return doubt
 
     @property
@@ -235,6 +237,11 @@ def is_between(package: str, release: str, one: Lock, other: Lock) -> bool:
     """Whether it is newer than the package in one lock, and not newer than in the other one."""
     versions = [Version(each.version(package) or "0") for each in (one, other)]
     return min(versions) < Version(release) <= max(versions)
+
+
+def name_of(move: str) -> str:
+    """The package of a move, which is told with both versions, in the order of the two sides."""
+    return move.partition(" ")[0]
 
 
 def on(day: dt.date | None) -> str:

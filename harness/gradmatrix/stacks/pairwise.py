@@ -104,10 +104,11 @@ class Coverage(Frozen, frozen=True):
         return {2: "pairs", 3: "triples"}[self.strength]
 
     def __str__(self) -> str:
-        stacks = f"{self.stacks:,} of {self.product:,} stacks"
-        found = f"{self.covered:,} of the {self.possible:,} {self.noun} that can be installed"
+        stacks = f"{self.stacks:,} of {self.product:,} possible stacks"
+        some = "all" if self.covered == self.possible else f"{self.covered:,} of the"
+        found = f"{some} {self.possible:,} {self.noun} of releases that can be installed together"
         alone = f" ({self.alone} only without the other packages)" if self.alone else ""
-        return f"{stacks} have {found}{alone}; {self.impossible:,} cannot be installed"
+        return f"{stacks} have {found}{alone}; {self.impossible:,} cannot"
 
 
 def coverage(array: Array, stacks: Iterable[Stack]) -> Coverage:

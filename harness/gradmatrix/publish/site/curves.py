@@ -135,7 +135,7 @@ def curve(
     marks = Marks(failed, changed)
     return Curve(
         name,
-        ready(plots.along(points, marks, (f"{name}: {newest}{span}", unit), axis, titles)),
+        ready(plots.along(points, marks, (f"{name} {newest}{span}", unit), axis, titles)),
         newest,
         [change(view, name, points, names, places) for places in changed[-MOST_CHANGES:]],
     )
@@ -185,4 +185,4 @@ def newest_and_range(points: Sequence[Point], names: Sequence[str], unit: str) -
         if newest.band and len(alike) > 1
         else ""
     )
-    return f"{amount(newest, unit)} on {name}", span
+    return f"on {name}: {amount(newest, unit)}", span

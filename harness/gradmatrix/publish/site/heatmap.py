@@ -200,7 +200,7 @@ def column_name(column: Column) -> str:
 def versions_in(view: View, name: str, column: Column) -> str:
     """Return the newest and the oldest release of a package in a column."""
     found = dict.fromkeys(view.versions[lock.stack].get(name, "–") for lock in column.locks)
-    newest, *others = map(safe, found)
+    newest, *others = (safe(each).replace(".post", "<wbr>.post") for each in found)
     return f"{newest}<br>{others[-1]}" if others else newest
 
 

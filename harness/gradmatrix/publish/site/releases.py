@@ -156,7 +156,7 @@ class Grid:
 
     def numbers(self, notes: Sequence[Note]) -> str:
         """Return the numbers of some notes."""
-        return ", ".join(str(self.notes[note]) for note in notes)
+        return ",".join(str(self.notes[note]) for note in notes)
 
 
 def grid(view: View, name: str, releases: Releases, section: Section) -> Grid:
@@ -456,7 +456,12 @@ class Tale:
         mine = [each for each in (explaining if exact else likely) if each.package == self.name]
         if not mine:
             newest = max((Version(each.release) for each in exact), default=None)
-            return Told(self.followed(place, likely), tuple(map(found_exactly, exact)), newest)
+            words = (
+                f"changes with {newest}, but {self.name} alone does not tell all stacks apart"
+                if exact and not likely
+                else self.followed(place, likely)
+            )
+            return Told(words, tuple(map(found_exactly, exact)), newest)
         changes = list(pairwise(mine[0].spells))
         reasons = [self.reason(place, *change, {row.stack for row in rows}) for change in changes]
         if all(each.elsewhere for each in reasons):
