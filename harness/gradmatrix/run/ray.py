@@ -102,7 +102,6 @@ class Cluster:
         self.sides: set[str] = set()
         """The stacks of an upgrade: they run several times."""
         self.devices = self.devices_there()
-        code_digests()  # now: else each thread reads all of the code
 
     def __enter__(self) -> Self:
         return self
@@ -215,6 +214,7 @@ class Cluster:
             for name in names
             if name == "cpu" or available.get("GPU")
         }
+        code_digests()  # while nodes start; later each thread would read all of the code
         return {name: self.ray.get(asked[name]) if name in asked else None for name in names}
 
     def resources(self, device: str) -> dict[str, Any]:
