@@ -253,6 +253,10 @@ class Built(Frozen, frozen=True):
     rate_frames: tuple[Frame, ...] = ()
     scheduled: bool = True
     """False if a scheduler set the rate when it was built, and none was ever stepped."""
+    eps: float | None = None
+    """What it adds to a divisor, if that is 1 or more."""
+    factor: float | None = None
+    """What LambdaLR multiplied the learning rate by at most, if that is not above the rate."""
     scale_at: tuple[Frame, ...] = ()
     """Where the script gives a GradScaler its first scale."""
     condition: str = ""
@@ -306,6 +310,14 @@ class FrozenBeside(Froze, frozen=True, kw_only=True):
 class Written(Frozen, frozen=True):
     """Something in the user's source, and where it stands."""
 
+    text: str
+    frames: tuple[Frame, ...]
+
+
+class Noticed(Frozen, frozen=True):
+    """What a call did not do, although it raised nothing."""
+
+    how: Literal["cross_entropy", "nll_loss", "norm", "state", "rate", "clip"]
     text: str
     frames: tuple[Frame, ...]
 
@@ -561,6 +573,7 @@ class Observation(Frozen, frozen=True):
     ineffective: tuple[Written, ...] = ()
     """Assignments that freeze or unfreeze nothing: to ``require_grad``, or to ``requires_grad`` of
     a module."""
+    noticed: tuple[Noticed, ...] = ()
     ignored: Written | None = None
     """A loss all of whose labels were ignored, in every audited call; the text says which label."""
     ignored_by: tuple[Frame, ...] = ()

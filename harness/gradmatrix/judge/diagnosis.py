@@ -252,7 +252,18 @@ LAST_LAYER = (
 )
 ONE_CLASS = (
     "Cross entropy over one class is always 0: give the model an output for each class, or use"
-    " BCEWithLogitsLoss with one output."
+    " BCEWithLogitsLoss with one output. A contrastive loss needs a batch of several pairs;"
+    " gradient accumulation does not replace it."
+)
+ONE_CHOICE = (
+    "Take it over the dimension of what is to be weighed or chosen, before topk and not after it;"
+    " or use a sigmoid for a single output, or leave the softmax out."
+)
+ALONE = "over one "
+"""Part of the name of a softmax, or a loss with one, over a single value."""
+FACTOR_OF_RATE = (
+    "LambdaLR multiplies the first learning rate by what its function returns: return a factor, 1"
+    " for the full rate, and not a learning rate."
 )
 HALF = "Scale the inputs, or use bfloat16, which has the range of float32."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
@@ -275,6 +286,11 @@ FACTOR = (
     "Check that factor: a mask, a weight or an advantage that is zero everywhere leaves nothing to"
     " learn from. An integer division may have made it 0."
 )
+WITHIN = (
+    "Look in it for a factor that is zero everywhere: a mask, a weight, a matrix. An integer"
+    " division may have made it 0."
+)
+DROPS_ALL = "Lower its p: that is the part which is dropped, not the part which is kept."
 OWN_LOSS = (
     "Compute the loss of that optimizer from what these modules give, without detach, item or"
     " no_grad on the way. If they should not learn, leave its step out."
@@ -283,6 +299,7 @@ TOO_LARGE = (
     "Lower the learning rate or scale the inputs and targets, and leave out an activation behind"
     " the last layer. LeakyReLU and GELU are nowhere flat."
 )
+CLEARED = ("grad = None", "grad.zero_")
 DIED = 3
 """Audited steps in which every gradient must be exactly zero."""
 SATURATED = "It is flat there: all of its inputs were too large, too small, or out of its range."
@@ -290,6 +307,7 @@ CHOOSING = ("argmin", "argmax")
 NOT_SEVERED = (
     "unknown",
     "grad = None",
+    "grad.zero_",
     "round",
     "floor",
     "ceil",
@@ -1738,7 +1756,7 @@ def lost_in_training_pass(seen: Observation) -> Diagnosis | None:
 
 def dropped(seen: Observation) -> Diagnosis | None:
     """The gradient was there, and was cleared between backward and the step."""
-    event = next((each for each in seen.severed if each.how == "grad = None"), None)
+    event = next((each for each in seen.severed if each.how in CLEARED), None)
     if event is None:
         return None
     at = innermost_frame(event.frames)
@@ -2004,7 +2022,23 @@ def not_updated(seen: Observation) -> Diagnosis | None:
         f"{some_names(still)} got a gradient but kept the same value: {low}the steps were too small"
         f" for {kinds} and were rounded away{built_at}."
     )
-    return make_diagnosis(Cause.ROUNDING, module, at, line, *say_what_learns(seen), led=led)
+    advice = ""
+    if stepped and stepped[0].eps is not None:
+        line = (
+            f"{some_names(still)} got a gradient but kept the same value: {stepped[0].type} divides"
+            f" its steps by at least eps, which is {stepped[0].eps:g}{built_at}."
+        )
+        advice = "Lower eps: it only keeps a divisor away from 0, and is 1e-8 by default for Adam."
+    elif stepped and stepped[0].factor is not None:
+        led, at = stepped[0].rate_frames, innermost_frame(stepped[0].rate_frames)
+        line = (
+            f"{some_names(still)} got a gradient but kept the same value: LambdaLR multiplied the"
+            f" learning rate by {stepped[0].factor:.3g} at most{say_where(at, 'it is built at')}."
+        )
+        advice = FACTOR_OF_RATE
+    return make_diagnosis(
+        Cause.ROUNDING, module, at, line, *say_what_learns(seen), led=led, advice=advice
+    )
 
 
 def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagnosis:
@@ -2074,8 +2108,11 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
             " changes its value."
         )
         lines = [line]
-    flat = flat_operation(seen) if everything else None
-    found = flat or returned_zeros(seen, zero) or both_zero(seen, zero)
+    flat = flat_operation(seen)
+    dead = bool(seen.severed) and seen.severed[-1].how == "dead"
+    if flat is not None and not everything and not (dead and flat.cause is Cause.ZERO):
+        flat = None  # a softmax of one value explains some of the zeros, too; others may not
+    found = dropped(seen) or flat or returned_zeros(seen, zero) or both_zero(seen, zero)
     found = found or reason_of_zeros(seen, zero, everything=everything)
     if everything and not found.text:
         lines = [f"{line[:-1]} (are the advantages, the weights or a mask all zeros?)."]
@@ -2226,7 +2263,12 @@ def explain_zero_output(seen: Observation, output: Nonfinite, *, everything: boo
     flat = output.type in ACTIVATIONS or output.operation is not None
     cause = Cause.DEAD if flat and not everything else Cause.ZERO
     advice = LAST_LAYER if flat and everything else ""
-    advice = ONE_CLASS if output.type == "CrossEntropyLoss" else advice
+    if output.type == "CrossEntropyLoss":
+        advice = ONE_CLASS
+    elif "Dropout" in output.type:
+        advice = DROPS_ALL
+    elif not flat:
+        advice = WITHIN
     return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun, advice=advice)
 
 
@@ -2243,7 +2285,7 @@ def flat_operation(seen: Observation) -> Diagnosis | None:
     line = (
         f"`{flat.operation}` got a gradient and passed only zeros on{inside}{say_where(at, 'at')}."
     )
-    alone = "one value" in (flat.operation or "")
+    alone = ALONE in (flat.operation or "")
     return make_diagnosis(
         Cause.ZERO if alone else Cause.DEAD,
         flat.module or None,
@@ -2251,7 +2293,7 @@ def flat_operation(seen: Observation) -> Diagnosis | None:
         line,
         "The softmax of one value is constant: it is always 1." if alone else SATURATED,
         led=flat.frames,
-        advice="Use a sigmoid for a single output, or leave the softmax out." if alone else "",
+        advice=(ONE_CLASS if "class" in (flat.operation or "") else ONE_CHOICE) if alone else "",
     )
 
 

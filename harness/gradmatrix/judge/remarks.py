@@ -115,6 +115,11 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
     remarks += [say_for_inference(each) for each in seen.for_inference if well]
     remarks += [say_frozen_beside(each) for each in seen.frozen_beside if well]
     remarks += ineffective
+    remarks += [
+        NOTICED[each.how].format(each.text, f"{at.file}:{at.line}")
+        for each in seen.noticed
+        for at in each.frames[:1]
+    ]
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))
     return (replace(seen, parameters=kept) if names else seen), tuple(remarks)
@@ -307,6 +312,21 @@ def name_operation(how: str) -> str:
     return WRITTEN.get(how, f"`{how}`")
 
 
+NOTICED = {
+    "cross_entropy": "cross_entropy at {1} gets the output of a softmax, and takes a log-softmax of"
+    " it once more, so its gradients are small. Give it the values before the softmax",
+    "nll_loss": "nll_loss at {1} gets the output of a softmax, but wants logarithms: give it the"
+    " output of log_softmax, or use cross_entropy with the values before the softmax",
+    "norm": "{0} normalises each value alone, run at {1}: its output does not depend on its input,"
+    " so what comes before it cannot learn. Normalise over several values",
+    "state": "load_state_dict(strict=False) at {1} loaded nothing: none of the {0} keys is a name"
+    " in the module. Compare both; a wrapper such as DataParallel adds a prefix",
+    "rate": "`{0} = …` at {1} has no effect: an optimizer reads the learning rate of its groups."
+    ' Set group["lr"] for each group in optimizer.param_groups',
+    "clip": "clipping at {1} never found a gradient, so it limits nothing. Call it between backward"
+    " and the optimizer's step",
+}
+"""What a call did not do, with its text and its line."""
 WRITTEN = {
     "__float__": "a conversion to a Python number",
     # Python may call the mirrored one of what was written.

@@ -141,6 +141,7 @@ class Evidence:
         self._look_upstream(roots, found)
         self.births.reached(found.leaves)
         self.forward.severing.dropped.clear()
+        self.forward.severing.noticed.zeroed.clear()
         for event in self.forward.severing.severed:
             event["early"] = True
         if not whole:
@@ -464,6 +465,11 @@ class Evidence:
             }
             severing.clipped = []
             return found
+        held = (p for each in self.held() for p in each if id(p) in zero)
+        zeroed = severing.noticed.zeroed
+        if any(id(parameter.grad) in zeroed for parameter in held):
+            at = line(next(iter(zeroed.values())))
+            return {"how": "grad.zero_", "module": None, "parameters": zero, "frames": at}
         blank = self.forward.finite.zero
         if blank is not None:
             # A mask of zeros takes its shape from the tensor that it hides.

@@ -202,6 +202,11 @@ class FiniteWatch:
             else:
                 self.flat = self.flat or flat
 
+    def of_one(self, name: str) -> None:
+        """The loss ``name`` is over one class: its softmax passes only zeros on."""
+        found = {"step": self.clock(), "operation": f"{name} over one class", "owner": None}
+        self.flat = self.flat or {**found, "frames": frames()}
+
     def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
         """Keep the first of its kind; ``owner`` is a parameter."""
         self.found.setdefault(where, {"step": self.clock(), "owner": owner, "frames": frames})

@@ -95,6 +95,7 @@ class ForwardWatch:
         self.switches.stepping = lambda: self.severing.stepping
         self.finite = FiniteWatch(clock, self.innermost)
         self.severing.operation = self.finite.operation
+        self.severing.of_one = self.finite.of_one
 
     def install(self) -> Callable[[], None]:
         """Hook every module's forward. The returned function removes the hooks."""
@@ -220,6 +221,7 @@ class ForwardWatch:
                 self.outputs.append((identity(root.grad_fn), module, here()))
                 self.called.setdefault(id(module), self.outputs[-1][2])
                 self.severing.links.ran(module, inputs, root)
+                self.severing.noticed.ran(module, inputs)
                 if len(outputs) > 1:
                     self.spoiled.gave(module, outputs)
                 if not root.dim():

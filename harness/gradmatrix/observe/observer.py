@@ -491,6 +491,7 @@ class Observer:
             "warnings": self.messages.facts(),
             "faded": self._or(self.late.facts, None),
             "dead": self._or(self.late.dead, []),
+            "noticed": self._or(self.forward.severing.noticed.facts, []),
             "step_times_s": [after[0] - before[0] for before, after in self.ticks.steps],
             "waited_s": [waited_s(*step) for step in self.ticks.steps],
             "observer_errors": self.trouble.errors,
@@ -523,6 +524,7 @@ class Observer:
         """The facts that are read from modules, parameters and optimizers."""
         self._guarded(self.updates.look)
         self._guarded(self._look_for_unmoved)
+        self._guarded(self.forward.severing.noticed.rates, self._optimizers)
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
         late = [
@@ -626,6 +628,8 @@ class Observer:
     def _of_optimizers(self) -> List[Dict[str, Any]]:
         found = self.parameters.optimizers(self._optimizers, self._step_of)
         for optimizer, facts in zip(self._optimizers, found):
+            eps = [group.get("eps") for group in optimizer.param_groups]
+            facts["eps"] = next((e for e in eps if isinstance(e, float) and e >= 1), None)
             if facts["scaled"]:
                 facts["scaled_at"] = self.scaler.asked_at
                 facts["scale_at"] = [at for _, _, at in source.given("init_scale".__eq__)][:1]
@@ -633,6 +637,8 @@ class Observer:
                 facts.update(source.conditional(facts["frames"]))
             if facts["learning_rates"] and not any(facts["learning_rates"]):
                 facts.update(self.rates.facts(optimizer, facts["frames"]))
+            elif factor := self.rates.factor(optimizer, facts["learning_rates"]):
+                facts.update(factor)
             elif 0.0 in map(as_rate, optimizer.param_groups):
                 facts.update(of_group(facts["frames"]))
         return found

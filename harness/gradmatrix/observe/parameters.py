@@ -672,7 +672,9 @@ class ParameterWatch:
         found = {"where": "gradient", "operation": first["operation"], **self._located(first)}
         made = (
             [at for _, at in source.called(found["type"].__eq__)]
-            if "one value" in first["operation"] and not own_place(type(first["owner"]).forward)
+            if "one value" in first["operation"]
+            and first["owner"] is not None
+            and not own_place(type(first["owner"]).forward)
             else []
         )
         return {**found, "frames": [*made, *found["frames"]] if len(made) == 1 else found["frames"]}

@@ -76,6 +76,17 @@ class RateWatch:
         known = self._schedulers.get(id(optimizer), [])
         return any(getattr(scheduler, "_step_count", 2) > 1 for scheduler, _ in known)
 
+    def factor(self, optimizer: Any, rates: List[Any]) -> Dict[str, Any]:
+        """What LambdaLR multiplied the learning rate by, if its function seems to return a rate."""
+        first = self._first.get(id(optimizer)) or 0.0
+        numbers = [rate for rate in rates if isinstance(rate, float)]
+        for scheduler, at in self._schedulers.get(id(optimizer), []):
+            if type(scheduler).__name__ == "LambdaLR" and numbers and first:
+                most = max(numbers) / first
+                if most <= first:
+                    return {"factor": most, "rate_frames": at}
+        return {}
+
     def facts(self, optimizer: Any, built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
         """What set the learning rate of ``optimizer`` to 0."""
         if self._first.get(id(optimizer)) == 0:

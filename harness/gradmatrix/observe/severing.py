@@ -30,6 +30,7 @@ from . import source
 from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .links import LinkWatch
+from .noticed import NoticeWatch
 from .replaced import aside, replace, replace_all, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
 from .torches import Reach, behind, follow, identity, near, unseen
@@ -106,6 +107,8 @@ class SeveringWatch:
 
     inputs: Callable[[], Set[int]] = set
     """Ids of the tensors for whose gradients torch.autograd.grad was asked."""
+    of_one: Callable[[str], None]
+    """Called with the name of a loss over one class."""
     floored: Optional[Lines] = None
     """Where the last ``//`` of a tensor with a graph was computed."""
 
@@ -163,7 +166,7 @@ class SeveringWatch:
         """How often a loss over labels was computed."""
         self.ignored: List[Dict[str, Any]] = []
         """The calls in which every label was ignored: the label, and the frames."""
-        self.links = LinkWatch(self)
+        self.links, self.noticed = LinkWatch(self), NoticeWatch()
         self._wrapped: Dict[Any, Dict[str, Any]] = {}
         """What is to take the place of attributes, by owner and name."""
         self._undo: List[Callable[[], None]] = []
@@ -188,6 +191,7 @@ class SeveringWatch:
             for name in (each for each in names if hasattr(place, each)):
                 note = self._changing(name, by_torch=place is not torch.Tensor)
                 self._replace(place, name, note, after=True)
+        self._replace(torch.nn.Module, "load_state_dict", self.noticed.loaded, after=True)
         for name in CLIPPING:
             for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
                 self._replace_clip(owner, name)
@@ -215,7 +219,7 @@ class SeveringWatch:
         for name in MAKING:
             self._replace(torch, name, self._making(f"torch.{name}"), after=True)
         for name in LOSSES:
-            self._replace(torch.nn.functional, name, self._labelled, after=False)
+            self._replace(torch.nn.functional, name, self._labelled(name), after=True)
         self._replace(torch.nn.functional, "ctc_loss", self.operation("ctc_loss"), after=True)
         for name in SAMPLING:
             self._replace(torch, name, self._leaving(name, self.flat), after=False)
@@ -322,7 +326,9 @@ class SeveringWatch:
             self.clipped = frames()
         elif limit is not None:
             single = isinstance(parameters, self._torch.Tensor)
-            self.clips([parameters] if single else list(parameters), float(limit), frames())
+            clipped = [parameters] if single else list(parameters)
+            self.noticed.clips(clipped)
+            self.clips(clipped, float(limit), frames())
 
     def _changing(self, how: str, *, by_torch: bool) -> Callable[..., None]:
         """Note a change in place; that of an activation is called ``by_torch`` for a module."""
@@ -332,7 +338,7 @@ class SeveringWatch:
                 self.spoiled.changed(tensor, how)
                 if how == "__iadd__" and self._on:
                     self._add(result, *given)
-            if self.refilled:
+            if self.refilled or how == "zero_":
                 self._refilling(tensor, how)
             if how == "copy_" and isinstance(tensor, self._parameter):
                 if not plumbing(sys._getframe(3)):
@@ -347,30 +353,36 @@ class SeveringWatch:
         return note
 
     def _refilling(self, tensor: Any, how: str) -> None:
-        """Note that weights are filled with new values; a copy may bring earlier ones back."""
-        if how in FILLING or how == "copy_":
+        """Note that weights are filled with new values; a copy may bring earlier ones back.
+
+        Or that a gradient is set to 0.
+        """
+        if self._on and not tensor.requires_grad and how == "zero_":
+            self.noticed.cleared(tensor)
+        if self.refilled and (how in FILLING or how == "copy_"):
             with contextlib.suppress(Exception):  # not every tensor has a place in memory
                 key = tensor.data_ptr(), tensor.numel()
                 if key in self.refilled:
                     self.refilled[key] = frames() if how in FILLING else []
 
-    def _labelled(
-        self,
-        _input: Any = None,
-        target: Any = None,
-        *_: Any,
-        ignore_index: int = -100,
-        **__: Any,
-    ) -> None:
-        if target is None or target.is_floating_point() or not target.numel():
-            return
-        functorch = self._torch._C._functorch
-        if functorch.is_batchedtensor(target) or functorch.is_gradtrackingtensor(target):
-            return  # inside of vmap a tensor has no single values
-        self.losses += 1
-        if bool((target == ignore_index).all()):
-            self.ignored.append({"text": str(ignore_index), "frames": frames()})
-            del self.ignored[1:-1]
+    def _labelled(self, name: str) -> Callable[..., None]:
+        def note(_result: Any, *given: Any, ignore_index: int = -100, **named: Any) -> None:
+            scores, target = (*given, None, None)[:2]
+            scores, target = named.get("input", scores), named.get("target", target)
+            if target is None or target.is_floating_point() or not target.numel():
+                return
+            functorch = self._torch._C._functorch
+            if functorch.is_batchedtensor(target) or functorch.is_gradtrackingtensor(target):
+                return  # inside of vmap a tensor has no single values
+            self.losses += 1
+            if bool((target == ignore_index).all()):
+                self.ignored.append({"text": str(ignore_index), "frames": frames()})
+                del self.ignored[1:-1]
+            self.noticed.labelled(name, scores)
+            if name == "cross_entropy" and scores.shape[min(1, scores.dim() - 1)] == 1:
+                self.of_one(name)
+
+        return note
 
     def _replace_compile(self, torch: Any) -> None:
         original = torch.compile

@@ -659,6 +659,19 @@ def switched(names: Set[str]) -> List[Tuple[str, Place]]:
     return found(wanted, files())
 
 
+def assigned(name: str) -> List[Tuple[str, Place]]:
+    """Assignments to the attribute ``name`` of anything but ``self``; of an optimizer first."""
+
+    def wanted(node: Any) -> Optional[str]:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        written = [each for each in targets if isinstance(each, ast.Attribute)]
+        return next(
+            (dotted(e) for e in written if e.attr == name and dotted(e)[:5] != "self."), None
+        )
+
+    return sorted(found(wanted, files()), key=lambda hit: "opt" not in hit[0].lower())
+
+
 def freezing() -> List[Place]:
     """Where the script sets ``requires_grad`` of something to False."""
 

@@ -17,6 +17,7 @@ from typing import (
     Callable,
     Deque,
     Dict,
+    Iterable,
     List,
     NamedTuple,
     Optional,
@@ -130,7 +131,7 @@ class SpoiledWatch:
         first = min(set(outputs) & before.nodes, default=None)
         early = first is not None and max(shared) < first
         behind = self._behind(roots, shared, held)
-        name = variable(shared) if early else None
+        name = variable(shared, [module for module, _ in outputs.values()]) if early else None
         if name is not None:  # it was made before the model ran, and not anew in each iteration
             behind["carried"] = False
         # A hidden state is made of what the first pass went through, but need not be among it.
@@ -218,8 +219,11 @@ class SpoiledWatch:
         return {**known, "how": "step" if at is not None else "", "frames": line(at)}
 
 
-def variable(shared: Set[Any]) -> Optional[str]:
-    """The variable of the user's code that is running whose tensor has the last ``shared`` node."""
+def variable(shared: Set[Any], modules: Iterable[Any]) -> Optional[str]:
+    """The variable whose tensor has the last ``shared`` node.
+
+    It is one of the user's code that is running, or an attribute of one of the ``modules``.
+    """
     frame = users(sys._getframe(1))
     known: Dict[int, str] = {}
     while frame is not None:
@@ -228,4 +232,9 @@ def variable(shared: Set[Any]) -> Optional[str]:
             if node is not None:
                 known.setdefault(identity(node), name)
         frame = users(frame.f_back)
+    for module in modules:
+        for name, value in vars(module).items():
+            node = getattr(value, "grad_fn", None)
+            if node is not None:
+                known.setdefault(identity(node), name)
     return known.get(max(shared & known.keys(), default=-1))

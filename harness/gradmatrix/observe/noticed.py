@@ -1,0 +1,98 @@
+"""What a call did not do, although it raised nothing: it becomes a remark.
+
+A loss that takes a softmax of a softmax, clipping that finds no gradients, a state none of whose
+keys fits, a normalisation of single values, a learning rate under a name that nobody reads.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from . import source
+from .frames import frames, here
+from .links import kind_of
+from .torches import highest_rate
+
+if TYPE_CHECKING:
+    from .frames import Lines
+
+SHOWN = 4
+SEVERAL = 2
+"""Gradients that were clipped once may be a phase of their own."""
+SHAPES = ("View", "UnsafeView", "Alias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze")
+NORMS = ("GroupNorm", "LayerNorm", "RMSNorm")
+
+
+class NoticeWatch:
+    """Keeps each fact once for each line."""
+
+    def __init__(self) -> None:
+        self._found: Dict[Tuple[str, str, int], Dict[str, Any]] = {}
+        self.zeroed: Dict[int, Optional[Lines]] = {}
+        """Tensors, by id, that were set to 0 in place since the last backward pass; the first with
+        its line."""
+        self._clips = 0
+        self._clipped: Optional[List[Dict[str, Any]]] = None
+        """Where gradients were first clipped, until a call finds a gradient."""
+
+    def add(self, how: str, text: str, at: List[Dict[str, Any]]) -> None:
+        """Keep a fact of the user's own line."""
+        user = next((each for each in at if each["user"]), None)
+        if user is not None:
+            entry = {"how": how, "text": text, "frames": [user]}
+            self._found.setdefault((how, user["file"], user["line"]), entry)
+
+    def cleared(self, tensor: Any) -> None:
+        """A tensor without a graph, such as a gradient, was set to 0 in place."""
+        self.zeroed[id(tensor)] = None if self.zeroed else here()
+
+    def clips(self, parameters: List[Any]) -> None:
+        """Gradients are about to be clipped."""
+        if self._clips < 0:
+            return
+        if any(parameter.grad is not None for parameter in parameters):
+            self._clips, self._clipped = -1, None
+        elif parameters:
+            self._clips += 1
+            self._clipped = self._clipped or frames()
+
+    def labelled(self, loss: str, given: Any) -> None:
+        """A ``loss`` over labels gets what the model gave."""
+        node = given.grad_fn
+        while node is not None and kind_of(node) in SHAPES:
+            node = node.next_functions[0][0]
+        if kind_of(node) == "Softmax":
+            self.add(loss, "", frames())
+
+    def ran(self, module: Any, inputs: List[Any]) -> None:
+        """A module ran on ``inputs``."""
+        kind = type(module).__name__
+        if kind in NORMS and inputs and inputs[0].requires_grad:
+            shape = getattr(module, "normalized_shape", None)
+            groups = getattr(module, "num_groups", 0) * inputs[0].shape[0]
+            if prod(shape) == 1 if shape is not None else groups == inputs[0].numel():
+                self.add("norm", kind, frames())
+
+    def loaded(self, result: Any, _module: Any, state: Any = None, *_: Any, **__: Any) -> None:
+        """A module was given a ``state``."""
+        missed, unknown = (
+            getattr(result, f"{each}_keys", ()) for each in ("missing", "unexpected")
+        )
+        if state and missed and len(unknown) == len(state):
+            at = frames()
+            self.add("state", str(len(state)), at if at and at[0]["user"] else [])
+
+    def rates(self, optimizers: List[Any]) -> None:
+        """Look for a rate that was given to an optimizer of torch and not to its groups."""
+        for each in optimizers:
+            own = type(each).__module__.startswith("torch.optim")
+            if own and "lr" in vars(each) and vars(each)["lr"] != highest_rate(each):
+                for text, at in source.assigned("lr")[:1]:
+                    self.add("rate", text, [at])
+
+    def facts(self) -> List[Dict[str, Any]]:
+        """What was noticed, as it stands in the observation."""
+        if self._clips >= SEVERAL and self._clipped:
+            self.add("clip", "", self._clipped)
+        return list(self._found.values())[:SHOWN]
