@@ -21,7 +21,7 @@ from gradmatrix.core.outcomes import RANKS_DIFFER
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
 from gradmatrix.judge.errors import ABOUT, advise_on_error
-from gradmatrix.judge.remarks import name_operation, steps_for_nothing
+from gradmatrix.judge.remarks import ADAPTER, name_operation, steps_for_nothing
 from gradmatrix.judge.verdict import (
     best_step,
     first_line,
@@ -58,8 +58,6 @@ OF_GRADIENTS = re.compile(r"requires?_grad|grad_fn|none of (?:the )?outputs? ha"
 NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
 INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
 FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
-ADAPTER = re.compile(r"\.lora_\w+\.(\w+)(?:\.weight)?$")
-"""A parameter of a LoRA adapter of PEFT, and the adapter's name."""
 OF_ADAPTER = re.compile(r"\.lora_\w+\.\w+$")
 """A module of such an adapter."""
 DISABLED = (

@@ -10,6 +10,7 @@ A remark is only made beside something that learns. Each rule says which fault i
 
 from __future__ import annotations
 
+import re
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     Rule = Callable[[Parameter, Observation], bool]
 
+ADAPTER = re.compile(r"\.lora_\w+\.(\w+)(?:\.weight)?$")
+"""A parameter of a LoRA adapter of PEFT, and the adapter's name."""
 MOST_NAMES = 3
 COMPARED = 2
 """A value is compared if the gradient was asked for so often."""
@@ -127,10 +130,19 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
 
 def say(why: str, parameters: Sequence[Parameter]) -> str:
     """A sentence about some parameters: their names, or those of their modules if they are many."""
+    if why == ASLEEP:
+        why += to_activate(parameters)
     if len(parameters) <= MOST_NAMES:
         return f"{few([f'`{p.name}`' for p in parameters], MOST_NAMES)}: {why}"
     owners = list(dict.fromkeys(f"`{p.module or p.name}`" for p in parameters))
     return f"{few(owners, MOST_NAMES)} ({counted(len(parameters), 'parameter tensor')}): {why}"
+
+
+def to_activate(parameters: Sequence[Parameter]) -> str:
+    """How to run the adapter of PEFT that all of the parameters belong to, if they do."""
+    names = {found and found[1] for found in (ADAPTER.search(p.name) for p in parameters)}
+    name = names.pop() if len(names) == 1 else None
+    return f". To train this adapter, call set_adapter({name!r}) of the model" if name else ""
 
 
 def say_without_grad(part: ConstantPart) -> str:
