@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import protocol, source
 from .copies import CopyWatch
-from .finite import greatest
+from .finite import FACTORS, greatest
 from .forward import WAYS
 from .frames import line, own_place, written
 from .torches import (
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 ANEW = 3
 """Weights that are filled with new values so often, each before one step, learn nothing."""
+SCALE = re.compile(r"(?:^|_)(?:alpha|scale|scaling|coef|factor)$")
+"""Arguments that a library multiplies something by."""
 FEW = 8
 """So many parameters of an optimizer show whether its steps are undone."""
 
@@ -677,6 +680,8 @@ class ParameterWatch:
             and not own_place(type(first["owner"]).forward)
             else []
         )
+        if first["operation"] in FACTORS and found["frames"] and not found["frames"][0]["user"]:
+            made = [at for _, at in source.said(SCALE.search, lambda value: value == 0.0)]
         return {**found, "frames": [*made, *found["frames"]] if len(made) == 1 else found["frames"]}
 
     def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:
