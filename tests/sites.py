@@ -61,9 +61,9 @@ def table_of(
     records, known = list(records), {scenario.name: scenario for scenario in scenarios}
     table = tabulated(by_date(locks), known, rows_of(records, known), builds, flips)
     runs = {
-        record.cell: Runs((record.steps_per_s.median,), each)
+        record.cell: Runs((record.steps_per_s.median,), each, seen.start_memory_bytes)
         for record, each in speeds(records)
-        if record.steps_per_s is not None
+        if record.steps_per_s is not None and (seen := record.observation) is not None
     }
     return replace(table, runs=runs)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gradmatrix.core.model import Reference
 from gradmatrix.publish.site import plots
 from gradmatrix.publish.site.curves import panels
@@ -12,8 +14,6 @@ from tests.factories import DAY, make_cell, make_lock, make_observation, make_re
 from tests.sites import Page, site_of, view_of
 
 if TYPE_CHECKING:
-    import pytest
-
     from gradmatrix.core.model import Lock, Record
     from gradmatrix.publish.site.curves import Panel
 
@@ -31,7 +31,13 @@ LOCKS = [stack("a", "2.6.0"), stack("b", "2.6.1"), stack("c", "2.7.0"), stack("d
 
 
 def measured(
-    name: str, step_s: float, slowness: float = 1.0, program: str = "program", size: int = 100
+    name: str,
+    step_s: float,
+    slowness: float = 1.0,
+    program: str = "program",
+    *,
+    size: int = 100,
+    start: int = 0,
 ) -> Record:
     """A cell on a machine that was slower than usual."""
     times_s = (0.001 * slowness,) * 5
@@ -42,6 +48,7 @@ def measured(
             step_times_s=(step_s * slowness,) * 12,
             waited_s=(0.0,) * 12,
             peak_memory_bytes=size * MEBI,
+            start_memory_bytes=start * MEBI,
         ),
         reference=Reference(program, times_s, times_s),
     )
@@ -71,6 +78,19 @@ def test_memory_changes_by_more_than_five_percent() -> None:
     sizes = [100, 104, 110, 110]
     found = panel(*(measured(n, 0.5, size=size) for n, size in zip("abcd", sizes, strict=True)))
     assert [("Peak memory", "×1.06")] == [(each.name, each.ratio) for each in found.changes]
+
+
+@pytest.mark.parametrize("own", [(50, 50, 50, 50), (50, 50, 40, 40)])
+def test_libraries_of_other_scenarios_are_no_change_of_memory(own: tuple[int, ...]) -> None:
+    """They were imported before the cell began, so it does not take more by itself."""
+    start = (50, 50, 70, 70)
+    found = panel(
+        *(
+            measured(name, 0.5, size=before + beyond, start=before)
+            for name, before, beyond in zip("abcd", start, own, strict=True)
+        )
+    )
+    assert not found.changes
 
 
 def test_another_reference_is_another_line() -> None:

@@ -68,6 +68,7 @@ def test_the_newest_run_with_a_reference_is_the_speed(tmp_path: Path) -> None:
     [(cell, runs)] = runs_of(tmp_path, lock, [third])
     assert first.cell == cell
     assert [4.0, 5 / 3, 4.0] == pytest.approx(list(runs.steps_per_s), abs=1e-4)
+    assert runs.start_memory_bytes == 100_000_000
     assert runs.speed is not None
     assert ("fast work", 2.0) == (runs.speed.machine, runs.speed.rate.median)
 

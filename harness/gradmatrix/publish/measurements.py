@@ -78,6 +78,8 @@ def runs_of(folder: Path, lock: Lock, records: Iterable[Record]) -> Iterator[tup
     """Yield what ``records`` and the files say of each cell of a stack, with its lock of today."""
     paths = sorted(folder.glob(f"*/{lock.stack}.parquet"))
     found: dict[Cell, dict[dt.datetime, dict[str, Any]]] = defaultdict(dict)
+    records = list(records)
+    start = {each.cell: each.observation.start_memory_bytes for each in records if each.observation}
     for row in chain(measured(records), *map(read, paths)):
         if row["lock"] == lock_input(lock):
             cell = Cell(lock.stack, row["scenario"], row["variant"], row["device"])
@@ -86,7 +88,7 @@ def runs_of(folder: Path, lock: Lock, records: Iterable[Record]) -> Iterator[tup
         rows = [by_time[moment] for moment in sorted(by_time)]
         beside = [row for row in rows if row.get("reference_program")]
         speed = speed_of(beside[-1]) if beside else None
-        yield cell, Runs(tuple(row["steps_per_s"] for row in rows), speed)
+        yield cell, Runs(tuple(row["steps_per_s"] for row in rows), speed, start.get(cell))
 
 
 def speed_of(row: Mapping[str, Any]) -> Speed:

@@ -69,6 +69,8 @@ class Runs(Frozen, frozen=True):
     """The median of each run, the oldest first."""
     speed: Speed | None
     """Of the newest run beside which a reference ran."""
+    start_memory_bytes: int | None = None
+    """What the process of the published record took before the cell began."""
 
 
 def speeds(records: Iterable[Record]) -> Iterator[tuple[Record, Speed]]:

@@ -86,13 +86,15 @@ def curves(view: View, along: Sequence[tuple[str, Row | None]]) -> Iterator[Curv
         row if row is not None and row.passed and row.outcome == TRAINS else None
         for _, row in along
     ]
-    measured = {
-        ("Speed", RATE): [speed_of(view, row) for row in trained],
-        ("Peak memory", "MiB"): [memory_of(view, row) for row in trained],
-    }
-    for named, points in measured.items():
+    rates = [speed_of(view, row) for row in trained]
+    sizes = [memory_of(view, row) for row in trained]
+    own = [memory_of(view, row, own=True) for row in trained]
+    for named, points, changed in (
+        (("Speed", RATE), rates, {*changes_of(rates)}),
+        (("Peak memory", "MiB"), sizes, {*changes_of(sizes)} & {*changes_of(own)}),
+    ):
         if any(each.band or each.raw for each in points):
-            yield curve(view, named, points, along)
+            yield curve(view, named, points, along, [each[:2] for each in sorted(changed)])
 
 
 def speed_of(view: View, row: Row | None) -> Point:
@@ -106,11 +108,21 @@ def speed_of(view: View, row: Row | None) -> Point:
     return Point(speed.corrected(runs.speed, view.usual_s), kind, runs.steps_per_s)
 
 
-def memory_of(view: View, row: Row | None) -> Point:
-    """Return the peak memory of a cell: it does not depend on the speed of the machine."""
+def memory_of(view: View, row: Row | None, *, own: bool = False) -> Point:
+    """Return the peak memory of a cell: it does not depend on the speed of the machine.
+
+    Args:
+        view: all rows.
+        row: the cell.
+        own: without what the process took before the cell began. That depends on the scenarios
+            which ran beside this one, as their libraries were imported too.
+    """
     if row is None or row.peak_memory_bytes is None:
         return Point()
     size = row.peak_memory_bytes / MEBI
+    runs = view.table.runs.get(row.cell)
+    if own and runs is not None:
+        size = max(0.0, size - (runs.start_memory_bytes or 0) / MEBI)
     kind = f"memory {view.table.builds.get(row.stack, '')}"
     return Point(MEMORY.times(Band(size, size, size)), kind)
 
@@ -120,12 +132,12 @@ def curve(
     named: tuple[str, str],
     points: Sequence[Point],
     along: Sequence[tuple[str, Row | None]],
+    changed: Sequence[tuple[int, int]],
 ) -> Curve:
     """Return a plot of ``points``, and a description of it."""
     name, unit = named
     names = [each for each, _ in along]
     failed = [place for place, (_, row) in enumerate(along) if row is not None and not row.passed]
-    changed = list(changes_of(points))
     newest, span = newest_and_range(points, names, unit)
     axis = Axis(names, [view.builds.get(each) for each in names], WIDE)
     titles = [  # the axis has none if there are too many stacks
@@ -141,13 +153,14 @@ def curve(
     )
 
 
-def changes_of(points: Sequence[Point]) -> Iterator[tuple[int, int]]:
-    """Yield the places between which a value changed, of those that can be compared."""
+def changes_of(points: Sequence[Point]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the places between which a comparable value changed, and whether it became larger."""
     for kind in dict.fromkeys(each.kind for each in points if each.band):
         alike = [(place, each.band) for place, each in enumerate(points) if each.kind == kind]
         bands = [band for _, band in alike if band is not None]
         for before, after in speed.changes(bands):
-            yield alike[before][0], alike[after][0]
+            rises = bands[before].median < bands[after].median
+            yield alike[before][0], alike[after][0], rises
 
 
 def change(
