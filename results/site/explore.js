@@ -6,8 +6,9 @@
  */
 
 const MOST_STACKS = 24; // of a view
-const MOST_CELLS = 1000; // of a view of many stacks: more take longer to lay out than a filter may
-const MOST_OF_FEW = 2000; // of a view of few stacks, as on the page without a filter
+/* The most cells of a view, and the fewest stacks. More of many take longer than a filter may. */
+const MANY = { most: 1000, fewest: 5 };
+const FEW = { most: 2000, fewest: 6 }; // as on the page without a filter
 
 const form = document.getElementById("filters");
 const tables = document.getElementById("tables");
@@ -28,9 +29,9 @@ function show(filter) {
   }
   const selected = missing.length ? { columns: [], lines: [] } : select(filter);
   const { accepted, columns, lines, left } = selected;
-  const most = columns.length > MOST_STACKS ? MOST_CELLS : MOST_OF_FEW;
+  const { most, fewest } = columns.length > MOST_STACKS ? MANY : FEW;
   const fitting = Math.floor(most / Math.max(1, lines.length));
-  const wide = Math.min(MOST_STACKS, Math.max(6, fitting));
+  const wide = Math.min(MOST_STACKS, Math.max(fewest, fitting));
   const pages = Math.max(1, Math.ceil(columns.length / wide));
   const page = Math.min(pages, Math.max(1, Number.parseInt(filter.page ?? "1", 10) || 1));
   const [start, end] = [(page - 1) * wide, page * wide];

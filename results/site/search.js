@@ -139,6 +139,8 @@ function search(text) {
   document.getElementById("found-messages").hidden = good.length === 0;
   document.getElementById("found-guesses").hidden = good.length > 0 || !isAsked;
   document.getElementById("found-others").hidden = also.length === 0;
+  const guess = guessed.length ? ": the nearest ones, as guesses" : "";
+  document.getElementById("perhaps").textContent = `No message matches${guess}`;
   found.hidden = !isAsked;
   everything.hidden = good.length + also.length > 0;
   status.textContent = isAsked ? told(good.length, also.length, guessed.length) : "";
