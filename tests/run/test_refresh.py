@@ -369,7 +369,8 @@ def test_an_impossible_pair_is_written_with_the_words_of_uv(
     assert served.url not in path.read_text(encoding="utf-8")
     assert 3 == len(found.stacks)
     told = (
-        "[generate.pairwise]: 3 of 4 stacks have 3 of the 3 pairs that can be installed; 1 cannot"
+        "[generate.pairwise]: 3 of 4 possible stacks have all 3 pairs of releases that can be "
+        "installed together; 1 cannot"
     )
     assert told in capsys.readouterr().out
     monkeypatch.setattr("gradmatrix.run.refresh.refuted", lambda *_: pytest.fail("asked again"))
