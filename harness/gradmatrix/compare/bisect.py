@@ -179,7 +179,6 @@ class Shared:
 
     known: History = frozenset()
     """What changed these cells between other sides: it is tried first."""
-
     solved: dict[str, Resolved | str] = field(default_factory=dict)
     """Sets of packages, or why the resolver has none, by what is asked for."""
     named: set[str] = field(default_factory=set)

@@ -332,7 +332,7 @@ NOTICED = {
     "norm": "{0} normalises each value alone, run at {1}: its output does not depend on its input,"
     " so what comes before it cannot learn. Normalise over several values",
     "state": "load_state_dict(strict=False) at {1} loaded nothing: none of the {0} keys is a name"
-    " in the module. Compare both; a wrapper such as DataParallel adds a prefix",
+    " in the module. Compare them: a wrapper such as DataParallel adds a prefix",
     "rate": "`{0} = …` at {1} has no effect: an optimizer reads the learning rate of its groups."
     ' Set group["lr"] for each group in optimizer.param_groups',
     "clip": "clipping at {1} never found a gradient, so it limits nothing. Call it between backward"

@@ -43,9 +43,10 @@ class NoticeWatch:
             entry = {"how": how, "text": text, "frames": [user]}
             self._found.setdefault((how, user["file"], user["line"]), entry)
 
-    def cleared(self, tensor: Any) -> None:
-        """A tensor without a graph, such as a gradient, was set to 0 in place."""
-        self.zeroed[id(tensor)] = None if self.zeroed else here()
+    def changed(self, tensor: Any, how: str) -> None:
+        """A tensor was changed in place. A gradient is one that needs none itself."""
+        if how == "zero_" and not tensor.requires_grad:
+            self.zeroed[id(tensor)] = None if self.zeroed else here()
 
     def clips(self, parameters: List[Any]) -> None:
         """Gradients are about to be clipped."""

@@ -338,7 +338,8 @@ class SeveringWatch:
                 self.spoiled.changed(tensor, how)
                 if how == "__iadd__" and self._on:
                     self._add(result, *given)
-            if self.refilled or how == "zero_":
+            self.noticed.changed(tensor, how)
+            if self.refilled:
                 self._refilling(tensor, how)
             if how == "copy_" and isinstance(tensor, self._parameter):
                 if not plumbing(sys._getframe(3)):
@@ -353,13 +354,8 @@ class SeveringWatch:
         return note
 
     def _refilling(self, tensor: Any, how: str) -> None:
-        """Note that weights are filled with new values; a copy may bring earlier ones back.
-
-        Or that a gradient is set to 0.
-        """
-        if self._on and not tensor.requires_grad and how == "zero_":
-            self.noticed.cleared(tensor)
-        if self.refilled and (how in FILLING or how == "copy_"):
+        """Note that weights are filled with new values; a copy may bring earlier ones back."""
+        if how in FILLING or how == "copy_":
             with contextlib.suppress(Exception):  # not every tensor has a place in memory
                 key = tensor.data_ptr(), tensor.numel()
                 if key in self.refilled:
