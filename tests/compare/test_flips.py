@@ -27,7 +27,7 @@ STACK = """
 name = "{name}"
 python = "{python}"
 as_of = {day}
-requirements = ["torch", "alpha=={alpha}"]
+requirements = ["torch", "alpha=={alpha}"{more}]
 """
 RUN = """
 [run]
@@ -41,16 +41,27 @@ def matrix(lab: Lab) -> Lab:
     """Three stacks that ran: the cell fails between release 4 and 7 of alpha."""
     lab.add("alpha", 9)
     lab.fails = lambda versions: 4 <= versions["alpha"] < 7
-    stacks = [
-        STACK.format(name=name, python=PYTHON, day=DAY.replace(day=day), alpha=alpha)
-        for name, day, alpha in (("old", 1, 1), ("middle", 2, 5), ("new", 3, 9))
+    stacked(lab, {"old": 1, "middle": 5, "new": 9})
+    return lab
+
+
+def stacked(lab: Lab, stacks: dict[str, int], more: str = "") -> None:
+    """Run stacks, one for each day, each with a release of alpha and what ``more`` names."""
+    texts = [
+        STACK.format(
+            name=name,
+            python=PYTHON,
+            day=DAY.replace(day=day),
+            alpha=alpha,
+            more=more.format(alpha),
+        )
+        for day, (name, alpha) in enumerate(stacks.items(), 1)
     ]
-    (lab.root / "matrix.toml").write_text(RUN + "".join(stacks), encoding="utf-8")
+    (lab.root / "matrix.toml").write_text(RUN + "".join(texts), encoding="utf-8")
     project = Project.at(lab.root)
     for stack in project.matrix.stacks:
         project.stack_run(stack, Watcher()).execute(Selection())
     lab.runs.clear()
-    return lab
 
 
 def search(lab: Lab, budget_s: float = 600.0) -> list[tuple[str, str]]:
@@ -74,6 +85,16 @@ def test_every_change_from_stack_to_stack_is_found(matrix: Lab) -> None:
     )
     each_ran = {(versions["alpha"]) for versions in matrix.runs}
     assert len(matrix.runs) == 2 * len(each_ran)
+
+
+def test_what_the_older_stack_does_not_tell_the_newer_one_does(lab: Lab) -> None:
+    """An old alpha is broken with a new beta; a new alpha with an old beta is not."""
+    for name in ("alpha", "beta"):
+        lab.add(name, 4)
+    lab.broken = lambda versions: versions["alpha"] < versions["beta"]
+    lab.fails = lambda versions: versions["alpha"] >= 3
+    stacked(lab, {"old": 4, "new": 1}, ', "beta=={}"')
+    assert {"alpha 2 (2025-01-03) and 3 (2025-01-04)"} == {answer for _, answer in search(lab)}
 
 
 def test_what_another_run_has_found_meanwhile_is_kept(

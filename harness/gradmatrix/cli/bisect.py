@@ -132,7 +132,7 @@ def flips_command(options: argparse.Namespace, project: Project, console: Consol
             line = f"  {turn.cell}: {outcomes}: {turn.answer}"
             console.print(Text(plain(line)), soft_wrap=True)
     open_ones = sum(turn.is_open for turn in found.turns)
-    exact = sum(bool(turn.edges) for turn in found.turns)
+    exact = sum(turn.is_exact for turn in found.turns)
     console.print(f"{exact} of {len(found.turns)} changes are exact, {open_ones} are open.")
     return 0
 

@@ -166,20 +166,41 @@ class Search:
     def answered(
         self, beside: Sequence[Turning], shared: Shared, until: float, spare: int
     ) -> Turning:
-        """The first of these changes with its release, or with the reason why there is none."""
+        """The first of these changes with its release, or with the reason why there is none.
+
+        If the older stack does not give a release, the search begins at the newer one: other sets
+        of packages can be imported there.
+        """
         turn = beside[0]
         self.tell(f"{turn.cell}: {turn.stacks[0]} → {turn.stacks[1]}")
+        found = self.searched(beside, turn.stacks, shared, until, spare)
+        if found.is_exact:
+            return found
+        self.tell(f"{turn.cell}: from the other side, {turn.stacks[1]}")
+        other = self.searched(beside, turn.stacks[::-1], shared, until, spare)
+        return other if other.is_exact else found
+
+    def searched(
+        self,
+        beside: Sequence[Turning],
+        stacks: Sequence[str],
+        shared: Shared,
+        until: float,
+        spare: int,
+    ) -> Turning:
+        """The first of these changes with what a search from the first of two stacks says."""
+        turn = beside[0]
         keys = [Key(*each.cell.split("/")) for each in beside]
         names = {key.scenario for key in keys}
         scenarios = tuple(s for s in self.project.chosen_scenarios() if s.name in names)
         try:
-            good, bad = map(self.resolved, turn.stacks)
+            good, bad = map(self.resolved, stacks)
             found = Bisection(
                 self.project,
                 good,
                 bad,
                 scenarios,
-                Key(*turn.cell.split("/")),
+                keys[0],
                 self.progress,
                 self.tell,
                 along=keys,

@@ -313,6 +313,11 @@ class Turning(Frozen, frozen=True, kw_only=True):
         return not self.edges and not self.why
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the releases are known, of packages that could be told apart."""
+        return bool(self.edges) and not any(edge.several for edge in self.edges)
+
+    @property
     def change(self) -> tuple[object, ...]:
         """What it is about, without the answer."""
         return self.cell, self.stacks, self.locks, self.outcomes
