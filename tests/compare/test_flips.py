@@ -133,6 +133,19 @@ def test_cells_of_which_the_same_is_known_are_looked_at_together(matrix: Lab) ->
     assert 2 == len(flip_search.groups(left, stacks, apart))
 
 
+@pytest.mark.parametrize(("known", "first"), [("ab", "ab"), ("a", "bcde")])
+def test_the_most_cells_come_first(matrix: Lab, known: str, first: str) -> None:
+    """Of five cells, two of which something is known come before three others; one does not."""
+    (turn, *_) = flip_search.current(Project.at(matrix.root)).turns
+    turns = {name: replace(turn, cell=f"sums/{name}/cpu") for name in "abcde"}
+    history = {
+        each.cell: frozenset({("alpha", "4")} if name in known else ())
+        for name, each in turns.items()
+    }
+    groups = flip_search.groups(Flips(turns=tuple(turns.values())), turn.stacks, history)
+    assert [turns[name] for name in first] == next(iter(groups.values()))
+
+
 def test_without_time_everything_stays_open_and_a_later_run_goes_on(matrix: Lab) -> None:
     """What is known is not looked for again."""
     assert {"not looked for yet"} == {answer for _, answer in search(matrix, 0.0)}

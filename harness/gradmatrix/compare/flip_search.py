@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 COMING = "next"
 """The stack of pre-releases: its changes are looked for first."""
+QUICKER = 2
+"""How much sooner a search ends if something is known of its cell from other stacks."""
 
 
 def current(project: Project, pair: Sequence[str] = ()) -> Flips:
@@ -114,12 +116,17 @@ def changes(project: Project, further: Iterable[tuple[str, str]] = ()) -> list[T
 def groups(
     flips: Flips, stacks: tuple[str, str], known: Mapping[str, History]
 ) -> dict[History, list[Turning]]:
-    """What is open between two stacks, by what is known of the cells."""
+    """What is open between two stacks, by what is known of the cells: what to look for next first.
+
+    The most cells come first. Those of which nothing is known count less, because their searches
+    ask about more sets of packages.
+    """
     found: dict[History, list[Turning]] = defaultdict(list)
     for each in flips.turns:
         if each.stacks == stacks and each.is_open:
             found[known[each.cell]].append(each)
-    return found
+    order = sorted(found.items(), key=lambda each: -len(each[1]) * (QUICKER if each[0] else 1))
+    return dict(order)
 
 
 @dataclass
@@ -146,8 +153,7 @@ class Search:
     def between(self, flips: Flips, until: float, spare: int, stacks: tuple[str, str]) -> None:
         """Look for what is open between two stacks; write the file after each answer.
 
-        Cells of which something is known from other stacks come first, and run together if that is
-        the same.
+        Cells of which the same is known from other stacks run together.
         """
         flips, shared = answered(flips, load(self.project.published_results)), Shared()
         locks = self.project.known_locks(stacks)
@@ -155,7 +161,7 @@ class Search:
         while asked := groups(flips, stacks, known):
             if time.monotonic() > until:
                 return
-            history, beside = max(asked.items(), key=lambda each: (bool(each[0]), len(each[1])))
+            history, beside = next(iter(asked.items()))
             try:
                 found = self.answered(beside, replace(shared, known=history), until, spare)
             except OutOfTime:
