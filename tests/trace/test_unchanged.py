@@ -37,15 +37,18 @@ class Model(torch.nn.Module):
 def fit():
     model = Model()
     optimizer = torch.optim.Adam(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     for step in range(8):
         optimizer.zero_grad()
         model(torch.ones(3, 4)).backward()
         optimizer.step()
+        scheduler.step()
     return [weakref.ref(each) for each in (model, optimizer, model.layer.weight)]
 
-references = fit()
-gc.collect()
-print([reference() is None for reference in references])
+for fold in range(3):
+    references = fit()
+    gc.collect()
+    print([reference() is None for reference in references])
 
 torch.inference_mode().__enter__()  # it is dropped, and so it ends
 print(torch.is_inference_mode_enabled(), torch.is_grad_enabled())

@@ -317,7 +317,7 @@ class Written(Frozen, frozen=True):
 class Noticed(Frozen, frozen=True):
     """What a call did not do, although it raised nothing."""
 
-    how: Literal["cross_entropy", "nll_loss", "norm", "state", "rate", "clip"]
+    how: Literal["cross_entropy", "nll_loss", "norm", "state", "rate", "clip", "low"]
     text: str
     frames: tuple[Frame, ...]
 

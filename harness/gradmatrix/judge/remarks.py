@@ -337,6 +337,8 @@ NOTICED = {
     ' Set group["lr"] for each group in optimizer.param_groups',
     "clip": "clipping at {1} never found a gradient, so it limits nothing. Call it between backward"
     " and the optimizer's step",
+    "low": "the scheduler that was set at {1} kept the learning rate at {0} or less, below 1 % of"
+    " the optimizer's own: the run ended before its warm-up did, or its factors are too small",
 }
 """What a call did not do, with its text and its line."""
 WRITTEN = {

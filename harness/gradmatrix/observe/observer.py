@@ -268,12 +268,13 @@ class Observer:
             self.births.remove()
         self._stop_watching()
         if self._settled is not None and not self.evidence.without_graph:
-            self.forward.let_go()
-            self.evidence.let_go()
+            for watch in (self.forward, self.parameters, self.evidence):
+                watch.let_go()
 
     def _stop_watching(self) -> None:
         """Remove the heavy hooks and release their memory."""
         self.forward.remove()
+        self.forward.spoiled.forget()
         if self.patient:
             self._undo.append(self.forward.switches.install_calls())
         self.parameters.copies.remove()
@@ -417,6 +418,7 @@ class Observer:
             self._guarded(self.evidence.new_step)
         elif self.patient and (self.steps <= OFTEN or self.steps & (self.steps - 1) == 0):
             self._guarded(self.parameters.look_again)
+            self._guarded(self.rates.look, optimizer)
             if self.steps == self.audit + 1:
                 self._guarded(self._let_go)
         if self.stepped is not None:
@@ -455,7 +457,6 @@ class Observer:
         if self.patient:
             self.parameters.keep_unlearned()
         self._stop_watching()
-        self.forward.spoiled.forget()
         if not self.patient:
             self.births.remove()
         self.backward.lighten()
@@ -491,7 +492,10 @@ class Observer:
             "warnings": self.messages.facts(),
             "faded": self._or(self.late.facts, None),
             "dead": self._or(self.late.dead, []),
-            "noticed": self._or(self.forward.severing.noticed.facts, []),
+            "noticed": [
+                *self._or(self.forward.severing.noticed.facts, []),
+                *(self._or(self.rates.low, []) if self.stop_after is None else []),
+            ],
             "step_times_s": [after[0] - before[0] for before, after in self.ticks.steps],
             "waited_s": [waited_s(*step) for step in self.ticks.steps],
             "observer_errors": self.trouble.errors,
@@ -591,7 +595,7 @@ class Observer:
             return
         self._settled = found
         self._optimizers.clear()
-        for watch in (self.forward, self.parameters, self.evidence, self.births):
+        for watch in (self.forward, self.parameters, self.evidence, self.births, self.rates):
             watch.let_go()
 
     def _parameters(self) -> List[Dict[str, Any]]:

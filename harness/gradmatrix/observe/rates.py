@@ -1,10 +1,14 @@
-"""What last wrote a learning rate of 0: an optimizer's constructor, a scheduler, an assignment."""
+"""What last wrote a learning rate of 0: an optimizer's constructor, a scheduler, an assignment.
+
+Also what keeps it near 0.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
+import weakref
 from functools import wraps
 from typing import Any, Callable, Dict, List, Optional
 
@@ -15,6 +19,8 @@ from .torches import highest_rate
 RATE = re.compile(r"(?:^|_)(?:lr|learning_rate)$", re.IGNORECASE)
 SCHEDULER = re.compile(r"sched|warm_?up|anneal|lr$", re.IGNORECASE)
 """The names of classes and functions that make a scheduler, and of arguments that set one."""
+LOW = 0.01
+"""The part of an optimizer's first learning rate below which it hardly learns."""
 
 
 class RateWatch:
@@ -24,7 +30,11 @@ class RateWatch:
         self._first: Dict[int, Optional[float]] = {}
         """The learning rate that an optimizer was built with, by id."""
         self._schedulers: Dict[int, List[Any]] = {}
-        """The schedulers of an optimizer, by its id: class, where it was built, the object."""
+        """The schedulers of an optimizer, by its id: a weak reference, and where it was built."""
+        self._kept: Optional[List[Any]] = []
+        """Schedulers that are kept alive; None once nothing is. A scheduler holds its optimizer."""
+        self._most: Dict[int, float] = {}
+        """The highest learning rate after the audit, by id of the optimizer."""
         self._loaded: Dict[int, List[Dict[str, Any]]] = {}
         """By id of an optimizer: where a state was loaded that set its learning rate to 0."""
 
@@ -40,8 +50,14 @@ class RateWatch:
 
         @wraps(original)
         def watched(scheduler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            known = self._schedulers.setdefault(id(optimizer), [])
-            known.append((scheduler, frames(outside(sys._getframe(1), scheduler))))
+            inner = optimizer
+            while isinstance(getattr(inner, "optimizer", None), Optimizer):  # Accelerate wraps it
+                inner = inner.optimizer
+            known = self._schedulers.setdefault(id(inner), [])
+            at = frames(outside(sys._getframe(1), scheduler))
+            known.append((weakref.ref(scheduler), at))
+            if self._kept is not None:
+                self._kept.append(scheduler)
             original(scheduler, optimizer, *args, **kwargs)
 
         load: Any = Optimizer.load_state_dict
@@ -64,7 +80,28 @@ class RateWatch:
     def built(self, optimizer: Any) -> None:
         """An optimizer was built."""
         self._first[id(optimizer)] = highest_rate(optimizer)
-        self._loaded.pop(id(optimizer), None)  # of one that is gone
+        for known in (self._loaded, self._schedulers, self._most):
+            known.pop(id(optimizer), None)  # of one that is gone
+
+    def let_go(self) -> None:
+        """Keep no scheduler alive."""
+        self._kept = None
+
+    def look(self, optimizer: Any) -> None:
+        """Look at the learning rate of a step after the audit."""
+        if id(optimizer) in self._schedulers:
+            rate = highest_rate(optimizer) or 0.0
+            self._most[id(optimizer)] = max(rate, self._most.get(id(optimizer), 0.0))
+
+    def low(self) -> List[Dict[str, Any]]:
+        """Where a scheduler was set that kept the learning rate near 0."""
+        found = []
+        for each, most in self._most.items():
+            first, at = self._first.get(each), self._schedulers[each][-1][1]
+            if first and 0 < most < LOW * first:
+                user = [*set_by(at), *(frame for frame in at if frame["user"])][:1]
+                found.append({"how": "low", "text": f"{most:.2g}", "frames": user})
+        return found
 
     def scheduled(self, optimizer: Any) -> List[Dict[str, Any]]:
         """Where the last scheduler of ``optimizer`` was built; empty if it has none."""
@@ -73,14 +110,18 @@ class RateWatch:
 
     def _scheduled(self, optimizer: Any) -> bool:
         """Whether a scheduler of ``optimizer`` was stepped: it counts its own start as a step."""
-        known = self._schedulers.get(id(optimizer), [])
-        return any(getattr(scheduler, "_step_count", 2) > 1 for scheduler, _ in known)
+        return any(getattr(each, "_step_count", 2) > 1 for each, _ in self._living(optimizer))
+
+    def _living(self, optimizer: Any) -> List[Any]:
+        """The schedulers of ``optimizer`` that are there, each with where it was built."""
+        known = [(found(), at) for found, at in self._schedulers.get(id(optimizer), [])]
+        return [(scheduler, at) for scheduler, at in known if scheduler is not None]
 
     def factor(self, optimizer: Any, rates: List[Any]) -> Dict[str, Any]:
         """What LambdaLR multiplied the learning rate by, if its function seems to return a rate."""
         first = self._first.get(id(optimizer)) or 0.0
         numbers = [rate for rate in rates if isinstance(rate, float)]
-        for scheduler, at in self._schedulers.get(id(optimizer), []):
+        for scheduler, at in self._living(optimizer):
             if type(scheduler).__name__ == "LambdaLR" and numbers and first:
                 most = max(numbers) / first
                 if most <= first:
@@ -93,7 +134,7 @@ class RateWatch:
             return {"rate_from": "constructor", **said(built_at)}
         if id(optimizer) in self._loaded:
             return {"rate_from": "loaded", "rate_frames": self._loaded[id(optimizer)]}
-        for scheduler, at in reversed(self._schedulers.get(id(optimizer), [])):
+        for scheduler, at in reversed(self._living(optimizer)):
             if not any(map(float, getattr(scheduler, "_last_lr", [1.0]))):
                 name = type(scheduler).__name__
                 found = [*at[:1], *set_by(at), *at[1:]]
