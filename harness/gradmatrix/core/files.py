@@ -9,8 +9,7 @@ import re
 import threading
 import tomllib
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -294,8 +293,7 @@ def decode_line(line: bytes, decoder: msgspec.json.Decoder[T], schema: int) -> T
         raise
 
 
-@dataclass(frozen=True)
-class Line(Generic[T]):
+class Line(NamedTuple, Generic[T]):
     """One line of a file with one JSON document per line."""
 
     number: int

@@ -144,7 +144,7 @@ def attribute_change(change: Change, changed: Collection[str]) -> Change:
 
 def ours_of(changed: Collection[str]) -> tuple[str, ...]:
     """The changed inputs that are part of our own measurement: neither packages nor machine."""
-    return tuple(name for name in changed if name != LOCK and name not in MACHINE)
+    return tuple([name for name in changed if name != LOCK and name not in MACHINE])
 
 
 def explain_inputs(changed: Collection[str], before: Judged, after: Judged) -> Iterator[str]:

@@ -237,8 +237,7 @@ def entry(record: Record, published: dt.datetime, changed: tuple[str, ...] = ())
 
 def measurement(inputs: Mapping[str, str]) -> str:
     """A short hash of our own part of the key."""
-    ours = (name for name in ours_of(inputs) if name not in LIMITS)
-    return hashed(tuple(sorted((name, inputs[name]) for name in ours)))
+    return hashed(tuple(sorted([(n, inputs[n]) for n in ours_of(inputs) if n not in LIMITS])))
 
 
 @lru_cache(maxsize=1024)

@@ -191,6 +191,8 @@ def as_csv(table: pd.DataFrame, texts: Iterable[str]) -> Iterator[bytes]:
     for name in texts:
         known = {text: spreadsheet(text) for text in table[name].dropna().unique()}
         safe[name] = table[name].map(known)
+    for column in table.select_dtypes("datetimetz"):  # pandas takes three times as long
+        safe[column] = list(map(str, table[column].dt.to_pydatetime()))
     for start in range(0, max(len(safe), 1), PIECE_ROWS):
         piece = safe.iloc[start : start + PIECE_ROWS].to_csv(
             index=False, header=not start, lineterminator="\n", float_format="%.6g"

@@ -323,19 +323,18 @@ def tabulated(
     """Return the table of ``rows``, in order. ``locks`` must be sorted by date."""
     place = row_order(scenarios)
     column = {lock.stack: number for number, lock in enumerate(locks)}
-
-    def key(row: Row) -> tuple[str, tuple[int, str, str], int]:
-        return row.device, place((row.scenario, row.variant)), column[row.stack]
-
+    by_place: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: column[row.stack]):
+        by_place[row.device, row.scenario, row.variant].append(row)
+    places = sorted(by_place, key=lambda each: (each[0], place(each[1:])))
     digits = {lock.stack: lock_input(lock) for lock in locks}
     turnings = tuple(
         each
         for each in (flips.turns if flips else ())
         if each.edges and tuple(map(digits.get, each.stacks)) == each.locks
     )
-    return Table(
-        locks, scenarios, tuple(sorted(rows, key=key)), builds or {}, measured or {}, turnings
-    )
+    ordered = tuple(row for each in places for row in by_place[each])
+    return Table(locks, scenarios, ordered, builds or {}, measured or {}, turnings)
 
 
 def lacks_device(rows: Iterable[Row]) -> bool:

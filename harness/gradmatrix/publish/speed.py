@@ -43,7 +43,11 @@ class Band(NamedTuple):
 
     def times(self, other: Band, factor: float = 1.0) -> Band:
         """Return the product of two positive values, and of a factor."""
-        return Band(*(a * b * factor for a, b in zip(self, other, strict=True)))
+        return Band(
+            self.low * other.low * factor,
+            self.median * other.median * factor,
+            self.high * other.high * factor,
+        )
 
 
 class Speed(Frozen, frozen=True):

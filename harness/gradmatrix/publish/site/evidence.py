@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from functools import lru_cache
-from itertools import compress, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Lock, Record, Relation, Scenario
     from gradmatrix.core.observation import Observation, Parameter
     from gradmatrix.publish.rows import Row
+    from gradmatrix.publish.site.tables import Shown
 
 ALIKE = attrgetter("gradients", "changed", "learns", "held", "frozen", "dtype", "learning_rate")
-NAME = attrgetter("name")
 COLUMNS = (
     "parameters",
     "gradients",
@@ -175,11 +175,14 @@ def section(
     judged = in_order([pair for pair in cells if pair[1].outcome != NO_DEVICE], scenario)
     if not judged:
         return Section(name, "", ())
-    articles = [article(record, row, known) for record, row in judged]
+    said = [shown(row) for _, row in judged]
+    articles = [
+        article(record, row, each, known) for (record, row), each in zip(judged, said, strict=True)
+    ]
     anchor, shown_name = plain(name), safe(name)
     title = f'<p class="lead">{safe(scenario.title)}</p>' if scenario is not None else ""
     heading = f'<h2><a href="../{links.scenario(name)}">{shown_name}</a></h2>'
-    entries = "".join(entry(row) for _, row in judged)
+    entries = "".join([entry(row, each) for (_, row), each in zip(judged, said, strict=True)])
     return Section(
         name,
         f'<p><a href="#{links.quoted(anchor)}">{shown_name}</a></p><ul>{entries}</ul>',
@@ -212,9 +215,9 @@ def in_order(
     return sorted(cells, key=lambda pair: (pair[1].device, order.get(pair[1].variant, len(order))))
 
 
-def entry(row: Row) -> str:
+def entry(row: Row, said: Shown) -> str:
     """Return a line of the table of contents."""
-    kind, word, note = shown(row)
+    kind, word, note = said
     name = f"{row.variant} ({row.device})" if row.device != "cpu" else row.variant
     anchor = links.quoted(links.anchor(row.scenario, row.variant, row.device))
     text = f"<b>{safe(name)}</b> {safe(word)} {safe(note)}"
@@ -236,11 +239,11 @@ class Known(NamedTuple):
     """Whether it is a scenario of this project, not a user's own script."""
 
 
-def article(record: Record, row: Row, known: Known) -> str:
+def article(record: Record, row: Row, said: Shown, known: Known) -> str:
     """Return everything that is known about one cell."""
     summary = known.summaries.get(row.variant, "")
     versions = known.versions.get(locked_with(record)) or next(iter(known.versions.values()))
-    parts = [verdict(row, summary, versions), why(row, known.agree), facts(record, row)]
+    parts = [verdict(row, said, summary, versions), why(row, known.agree), facts(record, row)]
     if record.observation is not None:
         parts += observed(record.observation, known.environment)
     anchor = safe(links.anchor(row.scenario, row.variant, row.device))
@@ -250,9 +253,9 @@ def article(record: Record, row: Row, known: Known) -> str:
     )
 
 
-def verdict(row: Row, summary: str, versions: str) -> str:
+def verdict(row: Row, said: Shown, summary: str, versions: str) -> str:
     """Return the name of a cell, its outcome with its meaning, and the message."""
-    kind, word, note = shown(row)
+    kind, word, note = said
     outcome = "" if row.outcome in word else f" <code>{safe(row.outcome)}</code>"
     message = f'<p class="message"><code>{safe(row.message)}</code></p>' if row.message else ""
     return (
@@ -314,14 +317,14 @@ def facts(record: Record, row: Row) -> str:
         threads = counted(seen.threads, "thread")
         found.append(("ran", f"{seen.steps} steps, {seen.wall_s:.3g} s, {threads}"))
     if row.flaky:
-        found.append(("flaky: the outcomes of all runs with this key", row.flaky))
+        found.append(("flaky: the outcomes of all runs with this key", safe(row.flaky)))
     found += [
         ("recorded", f"{record.recorded_at.isoformat(' ')[:16]} UTC"),
         ("process", PROCESSES[record.isolation]),
-        ("build of torch", BUILDS.get(record.build, record.build)),
-        ("key: a hash of everything that the verdict depends on", row.key),
+        ("build of torch", safe(BUILDS.get(record.build, record.build))),
+        ("key: a hash of everything that the verdict depends on", safe(row.key)),
     ]
-    listed = "".join(f"<div><dt>{name}</dt><dd>{safe(text)}</dd></div>" for name, text in found)
+    listed = "".join([f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in found])
     return f'<dl class="facts">{listed}</dl>'
 
 
@@ -401,31 +404,37 @@ def region(name: str, table: str) -> str:
 def sequences(seen: Observation) -> str:
     """Return the losses and gradient norms of the audited steps."""
     steps = max(len(seen.losses), len(seen.gradient_norms))
-    columns = ("step", *range(1, steps + 1), "last")
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
     losses = numbers(seen.losses, steps) + numbers([seen.last_loss], 1)
     norms = numbers(seen.gradient_norms, steps) + "<td></td>"
     return region(
         "Losses",
         '<table class="numbers"><caption>The audited steps</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>"
+        f"<thead><tr>{head_of(steps)}</tr></thead><tbody>"
         f'<tr><th scope="row">loss</th>{losses}</tr>'
         f'<tr><th scope="row">gradient norm</th>{norms}</tr></tbody></table>',
     )
 
 
+@lru_cache
+def head_of(steps: int) -> str:
+    """Return the head of the table of the audited steps."""
+    columns = ("step", *range(1, steps + 1), "last")
+    return "".join([f'<th scope="col">{column}</th>' for column in columns])
+
+
 def numbers(values: Sequence[float | str | None], cells: int) -> str:
     """Return table cells with numbers, padded to ``cells``. Non-finite numbers are words."""
-    texts = (
+    texts = [
         "–" if v is None else f"{v:.5g}" if isinstance(v, float) else safe(str(v)) for v in values
-    )
-    return "".join(f"<td>{text}</td>" for text in texts) + "<td></td>" * (cells - len(values))
+    ]
+    texts += [""] * (cells - len(values))
+    return f"<td>{'</td><td>'.join(texts)}</td>" if texts else ""
 
 
 def step_times(seconds: Sequence[float]) -> str:
     """Return the timed steps as a plot and as numbers."""
     times = [each * 1000 for each in seconds]
-    text = " ".join(f"{each:.3g}" for each in times)
+    text = " ".join([f"{each:.3g}" for each in times])
     plot = plots.bars(
         times, f"{len(times)} timed steps, {min(times):.3g} to {max(times):.3g} milliseconds"
     )
@@ -499,26 +508,23 @@ def number(text: str) -> float | str:
     return found if math.isfinite(found) else text
 
 
-def parameter_table(parameters: Sequence[Parameter]) -> str:
-    """Return a table with a line for each group of parameters with the same gradients and state."""
-    states = list(map(ALIKE, parameters))
-    named = tuple(map(NAME, parameters))
-    groups = dict.fromkeys(states)
-    if len(groups) == 1:
-        members = {states[0]: named}  # faster, and true for most cells that train
-    else:
-        members = {state: tuple(compress(named, map(state.__eq__, states))) for state in groups}
-    return (
-        HEAD
-        + "".join(
-            line(state, names(each, "" if state[1] else " open")) for state, each in members.items()
-        )
-        + END
-    )
-
-
 @lru_cache(maxsize=4096)
-def names(members: tuple[str, ...], opened: str) -> str:
+def parameter_table(parameters: tuple[Parameter, ...]) -> str:
+    """Return a table with a line for each group of parameters with the same gradients and state.
+
+    Cached: most variants of a scenario have the same one on all stacks.
+    """
+    groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for each in parameters:
+        groups[ALIKE(each)].append(each.name)
+    lines = (
+        line(state, names(members, "" if state[1] else " open"))
+        for state, members in groups.items()
+    )
+    return HEAD + "".join(lines) + END
+
+
+def names(members: Sequence[str], opened: str) -> str:
     """Return the names of a group, in a list to open if there are several.
 
     Names that differ only in numbers are written as one.
@@ -536,7 +542,6 @@ def names(members: tuple[str, ...], opened: str) -> str:
     )
 
 
-@lru_cache(maxsize=4096)
 def line(state: tuple[object, ...], group: str) -> str:
     """Return one line of the table."""
     gradients, changed, learns, held, frozen, dtype, rate = state

@@ -34,7 +34,7 @@ from gradmatrix.stacks.lock import fallen_behind
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from markupsafe import Markup
 
@@ -347,6 +347,11 @@ def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
     """Yield the page of each main package, and of each other one that changed something."""
     exact = sorted(behaviours(view), key=lambda each: ranked(each.release), reverse=True)
     sections = [section for section in view.sections if not section.misuse]
+    timed = dict.fromkeys(
+        (row.scenario, row.stack)
+        for row in view.table.rows
+        if row.outcome == TRAINS and row.steps_per_s is not None
+    )
     for name in dict.fromkeys((*SHOWN, *sorted({each.package for each in exact}))):
         releases = by_release(view, name)
         tale = Tale(view, name, exact)
@@ -367,19 +372,20 @@ def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
                 for older, newer in reversed(list(pairwise(releases.items())))
             ],
             without=[lock for lock in view.newest_first if name not in view.versions[lock.stack]],
-            timed=timed(view, name),
+            timed=timed_with(view, name, timed),
         )
 
 
-def timed(view: View, name: str) -> list[str]:
-    """Return the scenarios of which a variant was timed on a stack with a package."""
+def timed_with(view: View, name: str, timed: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the scenarios of which a variant was timed on a stack with a package.
+
+    Args:
+        view: The matrix.
+        name: The package.
+        timed: Each scenario with each stack on which a variant of it was timed.
+    """
     stacks = {lock.stack for lock in view.table.dated if name in view.versions[lock.stack]}
-    found = (
-        row.scenario
-        for row in view.table.rows
-        if row.outcome == TRAINS and row.steps_per_s is not None and row.stack in stacks
-    )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(scenario for scenario, stack in timed if stack in stacks))
 
 
 def release(view: View, name: str, version: str, locks: list[Lock]) -> Release:

@@ -26,8 +26,10 @@ def bars(values: Sequence[float], label: str) -> str:
     """Return a bar for each value, from zero on."""
     scale = BARS_HIGH / (max(values) or 1)
     path = "".join(
-        f"M{BAR * n + 5} {BARS_HIGH}V{BARS_HIGH - value * scale:.1f}"
-        for n, value in enumerate(values)
+        [
+            f"M{BAR * n + 5} {BARS_HIGH}V{BARS_HIGH - value * scale:.1f}"
+            for n, value in enumerate(values)
+        ]
     )
     return drawing("bars", label, (BAR * len(values) + 1, BARS_HIGH), f'<path d="{path}"/>')
 

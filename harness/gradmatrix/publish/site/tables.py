@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
@@ -52,6 +53,9 @@ class Line:
     def place(self) -> Place:
         """The place of its cells."""
         return self.scenario, self.variant, self.device
+
+
+OF_LINE = attrgetter("scenario", "variant", "role", "device")
 
 
 @dataclass(frozen=True)
@@ -149,11 +153,11 @@ class View:
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """The sections, for each device on which something was judged."""
-        lines: dict[tuple[str, bool], dict[Line, None]] = {}
-        for row in self.table.rows:
-            if row.device not in self.absent:
-                line = Line(row.scenario, row.variant, row.role, row.device)
-                lines.setdefault((row.device, row.role is Role.MISUSE), {})[line] = None
+        lines: dict[tuple[str, bool], dict[Line, None]] = defaultdict(dict)
+        for each, _ in groupby(self.table.rows, key=OF_LINE):  # those of a line are neighbours
+            line = Line(*each)
+            if line.device not in self.absent:
+                lines[line.device, line.role is Role.MISUSE][line] = None
         return tuple(
             Section(device, misuse, tuple(each)) for (device, misuse), each in sorted(lines.items())
         )
@@ -290,10 +294,10 @@ def in_cell(row: Row) -> Shown:
     """Return what a table shows of a cell: a plain word, and the outcome or the speed below."""
     said = shown(row)
     if row.passed is None:
-        return said._replace(word="– not judged", note=row.outcome)
+        return Shown(said.kind, "– not judged", row.outcome)
     if row.passed or said.note == row.outcome:  # it trains, or it is a misuse
         return said
-    return said._replace(word=f"✗ {kind_of_failure(row.outcome)}", note=row.outcome)
+    return Shown(said.kind, f"✗ {kind_of_failure(row.outcome)}", row.outcome)
 
 
 def table_cell(row: Row | None, root: str) -> str:
