@@ -317,7 +317,8 @@ class Written(Frozen, frozen=True):
 class Noticed(Frozen, frozen=True):
     """What a call did not do, although it raised nothing."""
 
-    how: Literal["cross_entropy", "nll_loss", "norm", "state", "rate", "clip", "low"]
+    how: str
+    """A key of the remarks' NOTICED."""
     text: str
     frames: tuple[Frame, ...]
 
@@ -395,6 +396,10 @@ class Spoiled(Frozen, frozen=True):
     from one iteration to the next."""
     stepped: bool = False
     """An optimizer stepped between the two passes."""
+    name: str | None = None
+    """The variable that has what both passes share."""
+    bare: bool = False
+    """It was computed from no parameter."""
 
 
 class Kept(Frozen, frozen=True):
@@ -453,6 +458,8 @@ class Faded(Frozen, frozen=True):
     names: tuple[str, ...] = ()
     """Of a module that never learned: its names in the script, and where the trained one is. Else
     the parameters."""
+    stepped: tuple[Frame, ...] = ()
+    """Where the script steps a scheduler."""
 
 
 class Unmoved(Frozen, frozen=True):

@@ -217,6 +217,10 @@ TWICE = (
     " anew; or detach() what the first loss shares with the second, if it should not train it."
     " Otherwise add the losses and call backward once, or pass retain_graph=True to the first call."
 )
+LEAF = (
+    "If `{}` is to be trained itself, compute its value first and then call requires_grad_() on it:"
+    " the result of an operation gets no gradient."
+)
 ONCE = (
     "Compute it anew in each step, in forward or inside of the loop, and not once beforehand (in"
     " __init__, before the loop): a graph serves for one backward pass. Do not detach it if what it"
@@ -432,7 +436,8 @@ def spoiled(seen: Observation) -> Diagnosis | None:
             at,
             line,
             led=found.frames,
-            advice="Compute the second loss again after the step.",
+            advice="After the step, run the model again on the same input, and compute the second"
+            " loss from that output: the earlier one was computed with the old values.",
         )
     how = f"`{found.how}`" if found.how else "An operation that was not seen"
     line = (
@@ -464,6 +469,10 @@ def freed(found: Spoiled, raised: Raised) -> Diagnosis:
         shared = f"both use the output of `{found.module}`"
     elif found.leaf and found.early:
         shared = f"both use what was computed from `{found.leaf}` before the model ran"
+    elif found.name is not None:
+        shared = f"both use `{found.name}`"
+        if found.bare:
+            advice = f"{LEAF.format(found.name)} Otherwise {advice[0].lower()}{advice[1:]}"
     more = []
     if carried:
         shared, advice, twice = describe_carried(found), CARRIED, False
@@ -474,14 +483,20 @@ def freed(found: Spoiled, raised: Raised) -> Diagnosis:
         advice += " If it is carried on from step to step, detach() it in each."
     elif not twice and found.stepped:
         shared += ", which is computed once and not for each pass"
+    called = [
+        f"The {which} pass was called at {format_frame(at)}."
+        for which, at in (("first", first), ("second", last))
+        if at is not None
+    ]
+    if first == last is not None:
+        called = [f"Both passes were called at {format_frame(last)}, one after the other."]
     return make_diagnosis(
         Cause.GRAPH_FREED,
         found.module,
         last if twice else at or last,
         f"Backward went a second time through a graph that was freed: {shared}"
         f"{say_where(at, 'at')}.",
-        *([f"The first pass was called at {format_frame(first)}."] if first else []),
-        *([f"The second pass was called at {format_frame(last)}."] if last else []),
+        *called,
         *more,
         user=next((frame for frame in raised.frames if frame.user), last),
         advice=advice,
@@ -803,12 +818,18 @@ def faded(seen: Observation) -> Diagnosis | None:
     last = f"the last {counted(found.steps, 'step')} of {found.optimizer}"
     if found.how == "rate":
         line = f"The learning rate was 0, or nearly so, in {last}{say_where(at, 'it is set at')}."
+        stepped = found.stepped[0] if len(found.stepped) == 1 else None
+        more = [f"The scheduler is stepped at {format_frame(stepped)}."] if stepped else []
         advice = (
-            "Give the scheduler as many steps as are trained, and step it as often as it was told."
-            " If the state of an optimizer is loaded, its old learning rate comes back: set"
-            " group['lr'] afterwards."
+            "Give the scheduler as many steps as are trained. If it counts epochs, step it once in"
+            " each epoch, and not in each batch."
         )
-        return make_diagnosis(Cause.LEARNING_RATE, None, at, line, led=found.frames, advice=advice)
+        if not stepped:
+            advice += " If the state of an optimizer is loaded, its old learning rate comes back:"
+            advice += " set group['lr'] afterwards."
+        return make_diagnosis(
+            Cause.LEARNING_RATE, None, at, line, *more, led=found.frames, advice=advice
+        )
     if found.how == "empty":
         line = (
             f"No parameter had a gradient in {last}: it holds those of before, and what runs was"

@@ -141,6 +141,7 @@ class Evidence:
         self._look_upstream(roots, found)
         self.births.reached(found.leaves)
         self.forward.severing.dropped.clear()
+        self.forward.severing.noticed.passes(found.leaves)
         self.forward.severing.noticed.zeroed.clear()
         for event in self.forward.severing.severed:
             event["early"] = True

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from . import source
 from .frames import line
+from .rates import SCHEDULER
 from .torches import Kept, held_by, highest_rate, read_gradient, reading
 
 if TYPE_CHECKING:
@@ -91,6 +92,12 @@ class LateWatch:
         """Ids of what the last optimizer holds."""
         self._trained: List[Any] = []
         """The modules of which the first optimizer holds parameters (weak references)."""
+        self._training: List[Any] = []
+        """Those of them that began in training mode."""
+        self._first = 0
+        """The id of the first optimizer."""
+        self._evaluating = 0
+        """The step since which a module is trained in evaluation mode that was in training mode."""
         self._patterns: List[Tuple[Any, str, List[Any]]] = []
         """The modules beside the trained ones that are of the same class (weak references), with
         the name of the first optimizer and the state of their parameters before its first step."""
@@ -132,6 +139,7 @@ class LateWatch:
             seen["next"] = seen["made"] + 2
         elif seen["made"] == seen["next"]:
             seen["kept"] = gradients_of(optimizer)
+            self._look_at_modes(optimizer)
             self._look_for_loose(optimizer, seen)
         elif seen["made"] == seen["next"] + 1:
             seen["next"] = int(seen["next"] * FURTHER)
@@ -164,6 +172,18 @@ class LateWatch:
             # In a chain all that comes before a dead layer is dead, too. Experts are no chain.
             chain = dead.keys() == set(order[: len(dead)])
             seen["half"] = chain and 2 * len(dead) >= len(now)
+
+    def _look_at_modes(self, optimizer: Any) -> None:
+        """Look whether a module that began in training mode is trained in evaluation mode."""
+        if id(optimizer) == self._first:
+            tops = [each() for each in self._training]
+            now = any(top is not None and not top.training and differs(top) for top in tops)
+            self._evaluating = (self._evaluating or self.steps) if now else 0
+
+    def evaluating(self) -> List[Dict[str, Any]]:
+        """Where the script calls ``eval``, if a module is trained in evaluation mode since then."""
+        at = [place for _, place in source.called("eval".__eq__)] if self._evaluating else []
+        return [{"how": "mode", "text": str(self._evaluating), "frames": at[:1]}] if at else []
 
     def _look_for_loose(self, optimizer: Any, seen: Dict[str, Any]) -> None:
         """Find what was frozen at first, gets gradients now, and neither changes nor is held."""
@@ -220,7 +240,12 @@ class LateWatch:
         """What kept the last steps from learning; None if nothing did."""
         low, empty = self._low, self._empty
         if low is not None and low["steps"] >= max(ENOUGH, self.steps / 2):
-            return {**low, "how": "rate"}
+            calls = source.calls("step", without="")
+            return {
+                **low,
+                "how": "rate",
+                "stepped": [at for of, at in calls if SCHEDULER.search(of[:-5])],
+            }
         if empty is not None and empty["frames"]:
             return {**empty, "how": "empty"}
         for extra in self._extra:
@@ -265,6 +290,8 @@ class LateWatch:
         tops = [*self.tree.loose(), *self.forward.roots()]  # a copy is known when it runs
         trained = [top for top in tops if any(id(each) in held for each in top.parameters())]
         self._trained = [weakref.ref(top) for top in trained]
+        self._training = [weakref.ref(top) for top in trained if top.training]
+        self._first = id(optimizer)
         kinds, same = {type(top) for top in trained}, {id(top) for top in trained}
         others = [top for top in tops if type(top) in kinds and id(top) not in same]
         name = type(optimizer).__name__
@@ -355,6 +382,14 @@ class LaterTraining:
         for identity in set(forward.seen) - self.evidence.before:
             del forward.seen[identity]
             forward.trained.discard(identity)
+
+
+def differs(module: Any) -> bool:
+    """Whether ``module`` computes something else in training mode."""
+    from torch.nn.modules import batchnorm, dropout
+
+    kinds = (batchnorm._BatchNorm, dropout._DropoutNd)
+    return any(isinstance(each, kinds) for each in module.modules())
 
 
 def state(module: Any) -> List[Any]:

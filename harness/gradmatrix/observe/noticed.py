@@ -1,18 +1,19 @@
 """What a call did not do, although it raised nothing: it becomes a remark.
 
-A loss that takes a softmax of a softmax, clipping that finds no gradients, a state none of whose
-keys fits, a normalisation of single values, a learning rate under a name that nobody reads.
+A loss that takes a softmax of a softmax, or compares every prediction with every target; clipping
+that finds no gradients, gradients that are cleared unused, a state none of whose keys fits, a
+normalisation of single values, a learning rate under a name that nobody reads.
 """
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import source
-from .frames import frames, here
+from .frames import frames, here, line
 from .links import kind_of
-from .torches import highest_rate
+from .torches import Kept, highest_rate, is_parameter
 
 if TYPE_CHECKING:
     from .frames import Lines
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 SHOWN = 4
 SEVERAL = 2
 """Gradients that were clipped once may be a phase of their own."""
-SHAPES = ("View", "UnsafeView", "Alias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze")
+SHAPES = (
+    *("View", "UnsafeView", "Alias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze"),
+    *("Index", "IndexSelect", "MaskedSelect", "Select", "Slice", "Gather"),
+)
 NORMS = ("GroupNorm", "LayerNorm", "RMSNorm")
 
 
@@ -35,6 +39,12 @@ class NoticeWatch:
         self._clips = 0
         self._clipped: Optional[List[Dict[str, Any]]] = None
         """Where gradients were first clipped, until a call finds a gradient."""
+        self._pass: Tuple[Any, Any, Any, Any] = (None,) * 4
+        """The last backward pass of this step: its line, a parameter that it reached, the value of
+        that before the pass, and its gradient after it."""
+        self._cleared = self._passes = self._wasteful = 0
+        """The passes of this step that were made at one line, and how many of their gradients were
+        cleared before the next; and the steps in which some were."""
 
     def add(self, how: str, text: str, at: List[Dict[str, Any]]) -> None:
         """Keep a fact of the user's own line."""
@@ -57,6 +67,48 @@ class NoticeWatch:
         elif parameters:
             self._clips += 1
             self._clipped = self._clipped or frames()
+
+    def passes(self, leaves: Dict[int, Any]) -> None:
+        """A backward pass is about to reach ``leaves``."""
+        import torch
+
+        at, (before, parameter, value, gradient) = here(), self._pass
+        if at != before:
+            self._cleared = self._passes = 0
+        elif gradient is not None and (parameter.grad is None or id(gradient) in self.zeroed):
+            self._cleared += value is None or not value.differs_from(parameter)
+        self._passes += 1
+        reached = min(filter(is_parameter, leaves.values()), key=torch.numel, default=None)
+        several = self._passes > 1 or self._wasteful
+        kept = Kept(torch, reached) if several and reached is not None else None
+        self._pass = (None if reached is None else at), reached, kept, None
+
+    def passed(self) -> None:
+        """The backward pass is over."""
+        at, parameter, value, _ = self._pass
+        self._pass = at, parameter, value, None if parameter is None else parameter.grad
+
+    def steps(self) -> None:
+        """An optimizer is about to step, perhaps with a gradient that the script made itself."""
+        at, parameter, _, gradient = self._pass
+        if at is not None and self._cleared and parameter.grad is gradient is not None:
+            self._wasteful += 1
+            if self._wasteful == SEVERAL:
+                self.add("cleared", f"{self._cleared} of {self._passes}", list(line(at)))
+        self._pass, self._cleared, self._passes = (None,) * 4, 0, 0
+
+    def compared(self, loss: str) -> Callable[..., None]:
+        """What notes that a ``loss`` compares each prediction with each target."""
+        import torch
+
+        def note(_result: Any, *given: Any, **named: Any) -> None:
+            sides = [*given, *(named[each] for each in ("input", "target") if each in named)][:2]
+            shapes = [side.shape for side in sides]
+            if torch.broadcast_shapes(*shapes).numel() > max(map(torch.numel, sides)):
+                text = f"{loss} gets shapes {list(shapes[0])} and {list(shapes[1])}"
+                self.add("compared", text, frames())
+
+        return note
 
     def labelled(self, loss: str, given: Any) -> None:
         """A ``loss`` over labels gets what the model gave."""

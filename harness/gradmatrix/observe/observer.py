@@ -22,12 +22,13 @@ from .evidence import Evidence
 from .forward import ForwardWatch
 from .late import LaterTraining, LateWatch
 from .parameters import ParameterWatch
-from .raising import culprit
+from .raising import culprit, without_parameters
 from .ranks import RankWatch
 from .rates import RateWatch, of_group
 from .replaced import compiler_is_there, step_aside, step_aside_before
 from .scaler import ScalerWatch
 from .torches import ModuleTree, Trouble, as_rate, held_by, used_up
+from .unregistered import unregistered
 from .updates import PATIENCE, UpdateWatch
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Observer:
         self.parameters.scaled = self.scaler.asked
         self.forward.severing.clips = self.scaler.clips
         self.evidence.reached = self._reached
-        self.backward.passed = self.scaler.passed
+        self.backward.passed = self._passed
         self.evidence.held = lambda: [held_by(optimizer) for optimizer in self._optimizers]
         self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
         self.scaler.on_skip = lambda: self.backward.skipped(self.steps)
@@ -306,6 +307,11 @@ class Observer:
         self.parameters.copies.reached(self._optimizers, leaves)
         self.scaler.reaches(leaves)
 
+    def _passed(self) -> None:
+        """A backward pass is over."""
+        self.scaler.passed()
+        self.forward.severing.noticed.passed()
+
     def _differentiated(self, inputs: Any) -> None:
         """Gradients were asked for ``inputs``; only during the audit are they noted."""
         if not self.evidence.over:
@@ -362,6 +368,7 @@ class Observer:
             self._guarded(self.scaler.steps, optimizer, *given[1:], *(named or {}).values())
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
+            self._guarded(self.forward.severing.noticed.steps)
             if not self._first_step["stepped"]:
                 asked = [*given[1:], *(named or {}).values()]
                 closure = next(filter(callable, asked), None)
@@ -495,6 +502,7 @@ class Observer:
             "noticed": [
                 *self._or(self.forward.severing.noticed.facts, []),
                 *(self._or(self.rates.low, []) if self.stop_after is None else []),
+                *self._or(self.late.evaluating, []),
             ],
             "step_times_s": [after[0] - before[0] for before, after in self.ticks.steps],
             "waited_s": [waited_s(*step) for step in self.ticks.steps],
@@ -688,7 +696,10 @@ class Observer:
     def of_error(self, error: BaseException) -> Dict[str, Any]:
         """The part of the observation that explains the exception that ended the script."""
         names, forward = self.parameters.names_of, self.forward
+        empty = self._or(lambda: without_parameters(error), [])
+        lists = self._or(lambda: unregistered(empty, self.tree, {}, lambda each: {id(each)}), [])
         return {
+            **({"unregistered": lists} if lists else {}),
             "spoiled": self._or(lambda: self.evidence.spoiled(str(error)), None),
             "culprit": self._or(lambda: culprit(error, forward, self._optimizers, names), None),
         }

@@ -123,6 +123,17 @@ def emptied(error: BaseException) -> Optional[Dict[str, Any]]:
     return {"kind": "limits", "text": text, "frames": places} if limits else None
 
 
+def without_parameters(error: BaseException) -> List[Any]:
+    """The modules in the traceback's functions that gave an optimizer no parameters."""
+    if "empty parameter list" not in str(error):
+        return []
+    import torch
+
+    values = [value for each in variables(error) for value in list(each.values())]
+    modules = {id(each): each for each in values if isinstance(each, torch.nn.Module)}
+    return [each for each in modules.values() if next(each.parameters(), None) is None]
+
+
 def variables(error: BaseException) -> Iterator[Dict[str, Any]]:
     """The variables of all functions on the traceback, the outermost first."""
     at = error.__traceback__

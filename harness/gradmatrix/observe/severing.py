@@ -88,6 +88,7 @@ ADDING = ("__add__", "__radd__", "add", "__sub__", "__rsub__", "sub")
 FILLING = ("fill_", "zero_", "normal_", "uniform_")
 INIT = os.path.join("torch", "nn", "init.py")
 LOSSES = ("cross_entropy", "nll_loss")
+DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
 LIMITS = ("max_norm", "clip_value")
 TO_FREEZE = re.compile(r"infer|free?z|frozen")
@@ -220,6 +221,8 @@ class SeveringWatch:
             self._replace(torch, name, self._making(f"torch.{name}"), after=True)
         for name in LOSSES:
             self._replace(torch.nn.functional, name, self._labelled(name), after=True)
+        for name in DISTANCES:
+            self._replace(torch.nn.functional, name, self.noticed.compared(name), after=True)
         self._replace(torch.nn.functional, "ctc_loss", self.operation("ctc_loss"), after=True)
         for name in SAMPLING:
             self._replace(torch, name, self._leaving(name, self.flat), after=False)

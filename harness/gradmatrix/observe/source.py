@@ -600,19 +600,37 @@ def rewards() -> List[Tuple[str, Place]]:
     return hits
 
 
-def without_result(name: str) -> List[Tuple[str, Place]]:
-    """The functions of this name that return nothing, and do not end with an error."""
+def without_result(name: str, depth: int = 2) -> List[Tuple[str, Place]]:
+    """The functions of this name that return nothing, and do not end with an error.
 
-    def wanted(node: Any) -> Optional[bool]:
+    If one returns only what other functions of the script do, those are meant.
+    """
+
+    def wanted(node: Any) -> Optional[Set[str]]:
         if not isinstance(node, FUNCTIONS) or node.name != name:
             return None
         inside: List[Any] = list(ast.walk(node))
         gives = any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in inside)
         results = [each.value for each in inside if isinstance(each, ast.Return)]
-        gives |= any(getattr(each, "value", each) is not None for each in results)
-        return None if gives or isinstance(node.body[-1], ast.Raise) else True
+        results = [each for each in results if getattr(each, "value", each) is not None]
+        called = set(map(own_method, results))
+        gives |= "" in called or isinstance(node.body[-1], ast.Raise)
+        return None if gives else called
 
-    return [(name, {**at, "function": name}) for _, at in found(wanted, files())]
+    hits: List[Tuple[str, Place]] = []
+    for called, at in found(wanted, files()):
+        deeper = [without_result(each, depth - 1) if depth else [] for each in called]
+        if all(deeper):
+            own = [(name, {**at, "function": name})]
+            hits += [each for some in deeper for each in some] if called else own
+    return hits
+
+
+def own_method(node: Any) -> str:
+    """The method of ``self`` that an expression calls, else nothing."""
+    method = getattr(node, "func", None)
+    owner = getattr(method, "value", None)
+    return getattr(method, "attr", "") if getattr(owner, "id", "") == "self" else ""
 
 
 def unread(frames: List[Place]) -> bool:

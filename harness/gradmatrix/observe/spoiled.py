@@ -131,7 +131,9 @@ class SpoiledWatch:
         first = min(set(outputs) & before.nodes, default=None)
         early = first is not None and max(shared) < first
         behind = self._behind(roots, shared, held)
-        name = variable(shared, [module for module, _ in outputs.values()]) if early else None
+        by_hand = not outputs and not behind["carried"]
+        modules = [module for module, _ in outputs.values()]
+        name = variable(shared, modules) if early or by_hand else None
         if name is not None:  # it was made before the model ran, and not anew in each iteration
             behind["carried"] = False
         # A hidden state is made of what the first pass went through, but need not be among it.
@@ -180,6 +182,7 @@ class SpoiledWatch:
         return {
             "leaf": next((names[each] for each in found.leaves if each in names), None),
             "data": list(data[0].shape) if data else None,
+            "bare": not any(map(is_parameter, found.leaves.values())),
             "carried": bool(again) and 2 * len(again) >= len(learned),
         }
 
@@ -195,7 +198,6 @@ class SpoiledWatch:
         if FREED.search(message):
             found = self._again or {"module": None, "frames": [], "before": [], "name": None}
             made = source.assigns(found["name"]) if found["name"] else []
-            found = {each: value for each, value in found.items() if each != "name"}
             return {**found, "how": "freed", "tensor": "", "frames": found["frames"] or made}
         match = CHANGED.search(message)
         if match is None:

@@ -1,4 +1,5 @@
 # cause: learning-rate
+# says: The scheduler is stepped at rate_spent.py:16
 
 import torch
 from torch import nn
