@@ -113,6 +113,17 @@ def test_without_a_reference_the_page_shows_what_was_measured() -> None:
     assert "Speed on a: 4 steps/s as measured, without a reference" in text
 
 
+def test_without_a_line_the_page_says_why_and_what_to_run() -> None:
+    """The points alone do not show which release is slower."""
+    alone, beside = (
+        site_of([measured("c", 0.5), other], LOCKS, SCENARIO)["scenarios/sums.html"]
+        for other in (measured("d", 0.5, program="other"), measured("d", 0.5))
+    )
+    assert "No line of speed is drawn here" in alone
+    assert "gradmatrix upgrade c --to d --scenario sums" in alone
+    assert "No line of speed is drawn here" not in beside
+
+
 def test_stacks_that_do_not_run_the_scenario_are_left_out() -> None:
     """They would leave a gap in every plot."""
     found = panel(measured("a", 0.5), measured("d", 0.5))

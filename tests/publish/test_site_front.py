@@ -66,6 +66,25 @@ def test_a_package_that_moved_alone_is_still_not_blamed() -> None:
     assert "It fixed" not in text
 
 
+def test_whether_to_move_to_the_newest_stack_is_answered_for_each_other_one() -> None:
+    """A control that breaks is no. Another variant that breaks is named."""
+    oldest = stack(0, torch="2.8", trl="1.0")
+    text = first_page(
+        (oldest, ran(oldest, plain=FAILS, reported=FAILS)),
+        (OLDER, ran(OLDER, plain="trains", reported="trains")),
+        (NEWER, ran(NEWER, plain="trains", reported=FAILS)),
+    )
+    assert (
+        "day1 (2026-01-16): yes, but 1 of 2 cells would regress ( sums 1); 0 would be fixed."
+        in text
+    )
+    assert "day0 (2026-01-15): yes : none of 2 cells would regress; 1 would be fixed." in text
+    text = first_page(
+        (OLDER, ran(OLDER, plain="trains")), (NEWER, ran(NEWER, plain=FAILS, reported=FAILS))
+    )
+    assert "not yet : 1 of 1 cells would regress, 1 of them control that should always" in text
+
+
 def test_a_misuse_is_neither_fixed_nor_broken() -> None:
     """It is silent or reported."""
     told, silent = (

@@ -203,10 +203,9 @@ def told(bounds: Sequence[Bound], *, older: bool) -> str:
 
 def exact(view: View, place: Place, failing: Sequence[str]) -> str:
     """Return the releases that ``gradmatrix flips`` found for a variant; empty if it has none."""
-    return listed(
-        dict.fromkeys(
-            each.answer
-            for each in view.table.turnings
-            if each.cell == "/".join(place) and set(each.stacks) & set(failing)
-        )
-    )
+    known: dict[tuple[object, ...], str] = {}
+    for each in view.table.turnings:
+        if each.cell == "/".join(place) and set(each.stacks) & set(failing):
+            releases = tuple((e.package, frozenset({e.before, e.after})) for e in each.edges)
+            known.setdefault(releases, each.answer)  # other packages may move with it elsewhere
+    return listed(known.values())

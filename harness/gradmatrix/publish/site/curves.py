@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gradmatrix.publish.site.tables import Line, View
 
 MEBI = 2**20
-RATE = "steps/s"
+SPEED, RATE = "Speed", "steps/s"
 WIDE = 260
 MEMORY = Band(0.975, 1.0, 1.025)
 """The band of peak memory: so two values are apart if they differ by 5 %, as in ``upgrade``."""
@@ -51,6 +51,8 @@ class Curve(NamedTuple):
     plot: Markup
     newest: str
     changes: Sequence[Change]
+    is_joined: bool
+    """Whether a line joins two stacks; without one, nothing can be compared."""
 
 
 class Panel(NamedTuple):
@@ -90,7 +92,7 @@ def curves(view: View, along: Sequence[tuple[str, Row | None]]) -> Iterator[Curv
     sizes = [memory_of(view, row) for row in trained]
     own = [memory_of(view, row, own=True) for row in trained]
     for named, points, changed in (
-        (("Speed", RATE), rates, {*changes_of(rates)}),
+        ((SPEED, RATE), rates, {*changes_of(rates)}),
         (("Peak memory", "MiB"), sizes, {*changes_of(sizes)} & {*changes_of(own)}),
     ):
         if any(each.band or each.raw for each in points):
@@ -150,6 +152,7 @@ def curve(
         ready(plots.along(points, marks, (f"{name} {newest}{span}", unit), axis, titles)),
         newest,
         [change(view, name, points, names, places) for places in changed[-MOST_CHANGES:]],
+        any(len(run) > 1 for run in plots.joined(points)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cache
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
@@ -15,7 +15,7 @@ from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import GLOSSARY, ROLES, page
 from gradmatrix.publish.site.pages import MOST_STACKS, Behaviour, behaviours
 from gradmatrix.publish.site.releases import by_release, distance, ranked
-from gradmatrix.publish.site.tables import change_of, differ, section_table
+from gradmatrix.publish.site.tables import WINDOW, change_of, differ, section_table
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -52,6 +52,25 @@ class Newest(NamedTuple):
     reported: str
     """How many variants that were reported as broken train; empty if there are none."""
     controls: str
+
+
+class Move(NamedTuple):
+    """What somebody with a stack meets who moves to the newest one."""
+
+    lock: Lock
+    """The stack from which he moves."""
+    compared: int
+    """Cells that were judged on both."""
+    controls: int
+    """Controls that regress: they should always train."""
+    broken: list[tuple[str, int]]
+    """Scenarios with cells that regress: they break, or do not report a mistake any more."""
+    fixed: int
+
+    @property
+    def answer(self) -> str:
+        """Whether it is safe, in a word."""
+        return "not yet" if self.controls else "yes, but" if self.broken else "yes"
 
 
 class Coming(NamedTuple):
@@ -125,7 +144,7 @@ def front_pages(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield index.html with the newest stacks, older-1.html and so on, and map.html if needed."""
     windows = view.windows()
-    heat = heat_map(view)
+    heat, last = heat_map(view), newest(view)
     for number, locks in enumerate(windows):
         pages = {"number": number, "windows": windows}
         tables = [section_table(view, section, locks, "") for section in view.sections]
@@ -140,7 +159,8 @@ def front_pages(
             heat=heat,
             view=view,
             releases=newest_releases(view),
-            newest=newest(view),
+            newest=last,
+            moves=list(moves_to(view, last.lock)) if last is not None else [],
             coming=coming(view),
             pairs=pairs,
             lately=lately(history),
@@ -172,6 +192,23 @@ def newest(view: View) -> Newest | None:
             if judged:
                 return Newest(lock, *(share(judged, r) for r in (Role.REPORTED, Role.CONTROL)))
     return None
+
+
+def moves_to(view: View, newest: Lock) -> Iterator[Move]:
+    """Yield what changes from each stack of releases to the newest one, the newest first."""
+    dated = (each for each in released_stacks(view) if each.stack not in view.table.combined)
+    for lock in islice(dated, WINDOW):
+        both = pairs_of_rows(view, lock, newest)
+        changed = [(change_of(was, row), row) for was, row in both if differ(was, row)]
+        broken = [row for word, row in changed if WORDS[word] == "f"]
+        if both and lock is not newest:
+            yield Move(
+                lock,
+                len(both),
+                sum(row.role is Role.CONTROL for row in broken),
+                Counter(row.scenario for row in broken).most_common(),
+                sum(word == "fixed" for word, _ in changed),
+            )
 
 
 def share(rows: Sequence[Row], role: Role) -> str:

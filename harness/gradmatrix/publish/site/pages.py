@@ -7,7 +7,7 @@ more than one package, so the other changed packages are always listed.
 from __future__ import annotations
 
 import ast
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Cell, Role
@@ -187,6 +187,8 @@ def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, byt
         for section in view.sections
     ]
     summaries = {variant.name: variant.summary for variant in scenario.variants}
+    panels = curves.panels(view, scenario.name)
+    speeds = [each for panel in panels for each in panel.curves if each.name == curves.SPEED]
     return page(
         "scenario.html",
         f"scenarios/{scenario.name}.html",
@@ -201,12 +203,28 @@ def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, byt
             course(view, line, summaries.get(line.variant, ""))
             for line in view.lines_of(scenario.name)
         ],
-        panels=curves.panels(view, scenario.name),
+        panels=panels,
+        unjoined=bool(speeds) and not any(each.is_joined for each in speeds),
+        newest=newest_two(view, scenario.name),
         several=len(view.devices) > 1,
         builds=view.builds,
         first=next(iter(view.table.dated), None),
         last=next(iter(locks), None),
     )
+
+
+def newest_two(view: View, scenario: str) -> list[Lock]:
+    """Return the two newest stacks of releases on which a scenario was judged, the older first."""
+    places = [line.place for line in view.lines_of(scenario)]
+    judged = (
+        lock
+        for lock in view.table.dated[::-1]
+        if not lock.prereleases
+        if any(
+            row.passed is not None for row in map(view.cells.get(lock.stack, {}).get, places) if row
+        )
+    )
+    return list(islice(judged, 2))[::-1]
 
 
 def story(source: str) -> str:
