@@ -418,6 +418,25 @@ def test_what_was_found_by_bisection_stands_on_the_answer() -> None:
     assert "It changes between torch 2.6.0 and 2.6.1." in Page(answer_in(site, "")).text
 
 
+def test_the_releases_of_a_change_stand_on_the_answer_once() -> None:
+    """Also if they were found between two pairs of stacks, with other packages that moved."""
+    later = make_lock("later", versions={"torch": "2.6.0"}, as_of=NEW.as_of, digest="9" * 64)
+    edge = Edge(package="torch", before="2.6.1", after="2.6.0", ends=(END, END), moved=("torch",))
+    turns = tuple(
+        Turning(
+            cell="sums/reported/cpu",
+            stacks=("old", lock.stack),
+            locks=(lock_input(OLD), lock_input(lock)),
+            outcomes=("step:no-grad-fn", "trains"),
+            edges=(replace(edge, also=also),),
+        )
+        for lock, also in ((NEW, ()), (later, ("numpy 1 → 2",)))
+    )
+    records = [reported("old"), reported("new", "trains"), reported("later", "trains")]
+    site = site_of(records, [OLD, NEW, later], SUMS, flips=Flips(turns=turns))
+    assert "It changes between torch 2.6.0 and 2.6.1." in Page(answer_in(site, "element")).text
+
+
 def test_the_address_of_an_answer_does_not_depend_on_numbers_or_other_messages() -> None:
     """So a link stays. Names of parameters do not count either."""
     one, other = (
