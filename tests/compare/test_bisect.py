@@ -379,6 +379,17 @@ def test_packages_that_can_never_be_told_apart_are_named_together(lab: Lab) -> N
     assert "which of these packages it is could not be told" in found.headline
 
 
+def test_an_exception_of_packages_that_do_not_go_together_is_not_the_change(lab: Lab) -> None:
+    """A new alpha fails with an old beta, and no side fails. It is a new beta that stops."""
+    for name in ("alpha", "beta"):
+        lab.add(name, 4)
+    lab.fails = lambda versions: versions["alpha"] > versions["beta"]
+    lab.stops = lambda versions: versions["beta"] >= 3
+    found = lab.bisect(["alpha==1", "beta==1"], ["alpha==4", "beta==4"])
+    assert [("beta", "2", "3")] == edges(found)
+    assert any("neither side ends so" in each.why for each in found.skipped)
+
+
 def test_a_second_bisection_runs_nothing_again(lab: Lab) -> None:
     """Every set of packages is a record with a lock of its own."""
     lab.add("alpha", 16)

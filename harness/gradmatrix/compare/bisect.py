@@ -36,6 +36,8 @@ from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
     NOT_INSTALLED,
     OF_THE_MACHINE,
+    SETUP_EXCEPTION,
+    STEP_EXCEPTION,
     TRAINS,
     Phase,
     phase_of,
@@ -89,6 +91,8 @@ MOST_DRAGGED = 4
 """The most packages that are tried alone, of those that came along with the one that was found."""
 MOST_TRIED = 12
 """The most releases of a package that are tried beside the older one of what was found."""
+RAISED = frozenset({SETUP_EXCEPTION, STEP_EXCEPTION})
+"""Ends of cells that raised an exception."""
 PROBE_S = 30.0
 """What a set of packages took on two cores with cached packages: install, import, one cell."""
 Moved = dict[str, str]
@@ -224,6 +228,8 @@ class Bisection:
     """By the digest of the lock."""
     outcome: tuple[object, ...] = ()
     """How the cell ends on the good side."""
+    raised: frozenset[str] = frozenset()
+    """Exceptions that a side ends with: another one may be of packages that do not go together."""
     first: Mapping[Key, Record] = field(default_factory=dict)
     """The cells along on the good side."""
     kept: set[str] = field(default_factory=set)
@@ -244,6 +250,7 @@ class Bisection:
         with asking(), self.deleting():
             ends = self.end(self.good, [self.bad]), self.end(self.bad)
             self.outcome, self.first = self.ending(ends[0]), ends[0].along
+            self.raised = RAISED & {each.record.outcome for each in ends if each.record}
             self.part(ends[1])
             if failed_before(ends):
                 self.tell(
@@ -457,7 +464,8 @@ class Bisection:
         while units:
             given = together(found)
             fronts = [given | together(units[:length]) for length in range(len(units) + 1)]
-            low, high = self.first_that_changes(fronts, [unit.weight for unit in units])
+            weights = [unit.weight for unit in units]
+            low, high = self.first_that_changes(fronts, weights, mixed=True)
             if self.changes(fronts[high]) is False:
                 raise NoAnswer(
                     "The packages of the bad side do not change the outcome on the good one.",
@@ -670,16 +678,17 @@ class Bisection:
         return {each.version: each.uploaded for each in self.project.index.releases(name)}
 
     def first_that_changes(
-        self, states: Sequence[Moved], weights: Sequence[float]
+        self, states: Sequence[Moved], weights: Sequence[float], *, mixed: bool = False
     ) -> tuple[int, int]:
         """The neighbouring states between which the outcome changes.
 
-        The first is unchanged and the last changed, and neither is run here.
+        The first is unchanged and the last changed, and neither is run here. ``mixed`` is as for
+        :meth:`answer`.
         """
         search = Search(weights, self.noise)
         while (state := search.next()) is not None:
             coming = [states[each] for each in search.coming(self.spare)]
-            changed = self.answer(states[state], coming)
+            changed = self.answer(states[state], coming, mixed=mixed)
             if changed is None:
                 search.skip(state)
             else:
@@ -692,19 +701,33 @@ class Bisection:
         return states[place + 1 :][: self.spare]
 
     def changes(self, moved: Moved, coming: Sequence[Moved] = ()) -> bool | None:
-        """Whether these packages change the outcome; None if that cannot be judged."""
+        """Whether these packages of the bad side change the outcome; None if it is not judged."""
         search = Search([1.0, 1.0], self.noise)
         while search.next() is not None:
-            changed = self.answer(moved, coming)
+            changed = self.answer(moved, coming, mixed=True)
             if changed is None:
                 return None
             search.saw(1, changed=changed)
         return search.answer() == (0, 1)
 
-    def answer(self, moved: Moved, coming: Sequence[Moved] = ()) -> bool | None:
-        """Whether one run with these packages ends differently from the good side."""
+    def answer(
+        self, moved: Moved, coming: Sequence[Moved] = (), *, mixed: bool = False
+    ) -> bool | None:
+        """Whether one run with these packages ends differently from the good side.
+
+        Of packages of both sides, ``mixed``, an exception that neither side ends with says only
+        that they do not go together. If ``all`` changes are asked for, it counts, and so it does on
+        a line of releases.
+        """
         probe = self.probe(moved, coming)
-        return None if probe.record is None else self.ending(probe) != self.outcome
+        if probe.record is None:
+            return None
+        if mixed and not self.all and probe.record.outcome in RAISED - self.raised:
+            self.skip(
+                self.named(moved)[0], f"neither side ends so: {one_line(probe.record.message)}"
+            )
+            return None
+        return self.ending(probe) != self.outcome
 
     def probe(self, moved: Mapping[str, str], coming: Sequence[Moved] = ()) -> Probe:
         """Resolve the good side with these packages moved, and run the cell there.
