@@ -7,7 +7,7 @@
 
 const MOST_STACKS = 24; // of a view
 /* The most cells of a view, and the fewest stacks. More of many take longer than a filter may. */
-const MANY = { most: 1000, fewest: 5 };
+const MANY = { most: 1000, fewest: 4 };
 const FEW = { most: 2000, fewest: 6 }; // as on the page without a filter
 
 const form = document.getElementById("filters");
@@ -63,13 +63,14 @@ function valueOf(filter, field) {
 /* A value that the matrix does not have is shown as unknown: the field must not look empty. */
 function fill(field, value) {
   field.querySelector("[data-unknown]")?.remove();
-  const isKnown = [...field.options].some((option) => option.value === value);
+  field.value = value;
+  const isKnown = field.value === value;
   if (!isKnown) {
     const extra = option(value, `${value} (unknown)`);
     extra.dataset.unknown = "";
     field.append(extra);
+    field.value = value;
   }
-  field.value = value;
   const [name] = field.name.split(".");
   return isKnown ? [] : [`no ${NOUNS[name] ?? name} “${value}”`];
 }

@@ -30,11 +30,12 @@ function isPair(filter) {
 }
 
 function chosenStacks(filter) {
-  const names = isPair(filter) ? [filter.a, filter.b] : stacks.map(([name]) => name);
+  const indexOf = (name) => stacks.findIndex((stack) => stack[0] === name);
+  const indices = isPair(filter) ? [filter.a, filter.b].map(indexOf) : [...stacks.keys()];
   const ranges = PACKAGES.map((name) => range(name, filter[name]));
-  return names
-    .map((name) => stacks.findIndex((stack) => stack[0] === name))
-    .filter((index) => ranges.every((each, place) => within(stacks[index][2][place], each)));
+  return indices.filter((index) =>
+    ranges.every((each, place) => within(stacks[index][2][place], each)),
+  );
 }
 
 function range(name, text) {
