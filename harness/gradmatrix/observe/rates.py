@@ -135,7 +135,8 @@ class RateWatch:
         if id(optimizer) in self._loaded:
             return {"rate_from": "loaded", "rate_frames": self._loaded[id(optimizer)]}
         for scheduler, at in reversed(self._living(optimizer)):
-            if not any(map(float, getattr(scheduler, "_last_lr", [1.0]))):
+            given = any(map(float, getattr(scheduler, "base_lrs", [1.0])))
+            if given and not any(map(float, getattr(scheduler, "_last_lr", [1.0]))):
                 name = type(scheduler).__name__
                 found = [*at[:1], *set_by(at), *at[1:]]
                 facts = {"rate_from": "scheduler", "rate": name, "rate_frames": found}
