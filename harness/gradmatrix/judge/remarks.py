@@ -340,7 +340,7 @@ NOTICED = {
     "cleared": "the gradients of {0} backward passes before a step are cleared before an optimizer"
     " uses them, at {1}. To accumulate gradients, clear them only after a step",
     "compared": "{0} at {1}, so it compares each prediction with each target, and the model learns"
-    " their mean. Give both the same shape, such as with squeeze(-1) or unsqueeze(-1)",
+    " one value for all. Give both the same shape, such as with squeeze(-1) or unsqueeze(-1)",
     "mode": "from step {0} on at the latest, the model was trained in evaluation mode: eval() at"
     " {1} was not undone. Call train() before training goes on",
     "low": "the scheduler that was set at {1} kept the learning rate at {0} or less, below 1 % of"

@@ -244,7 +244,7 @@ class LateWatch:
             return {
                 **low,
                 "how": "rate",
-                "stepped": [at for of, at in calls if SCHEDULER.search(of[:-5])],
+                "stepped": [at for of, at in calls if SCHEDULER.search(of.rpartition(".")[0])],
             }
         if empty is not None and empty["frames"]:
             return {**empty, "how": "empty"}

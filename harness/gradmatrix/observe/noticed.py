@@ -8,7 +8,7 @@ normalisation of single values, a learning rate under a name that nobody reads.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import source
 from .frames import frames, here, line
@@ -28,6 +28,18 @@ SHAPES = (
 NORMS = ("GroupNorm", "LayerNorm", "RMSNorm")
 
 
+class Pass(NamedTuple):
+    """A backward pass of this step."""
+
+    at: Optional[Lines]
+    parameter: Any
+    """The smallest one that it reaches."""
+    before: Optional[Kept]
+    """The parameter's value before the pass, if that may be asked for."""
+    gradient: Any
+    """The parameter's gradient after the pass; None before it is over."""
+
+
 class NoticeWatch:
     """Keeps each fact once for each line."""
 
@@ -39,9 +51,8 @@ class NoticeWatch:
         self._clips = 0
         self._clipped: Optional[List[Dict[str, Any]]] = None
         """Where gradients were first clipped, until a call finds a gradient."""
-        self._pass: Tuple[Any, Any, Any, Any] = (None,) * 4
-        """The last backward pass of this step: its line, a parameter that it reached, the value of
-        that before the pass, and its gradient after it."""
+        self._last: Optional[Pass] = None
+        """The last backward pass of this step, if it reached a parameter."""
         self._cleared = self._passes = self._wasteful = 0
         """The passes of this step that were made at one line, and how many of their gradients were
         cleared before the next; and the steps in which some were."""
@@ -72,30 +83,32 @@ class NoticeWatch:
         """A backward pass is about to reach ``leaves``."""
         import torch
 
-        at, (before, parameter, value, gradient) = here(), self._pass
-        if at != before:
+        at, last = here(), self._last
+        if last is None or last.at != at:
             self._cleared = self._passes = 0
-        elif gradient is not None and (parameter.grad is None or id(gradient) in self.zeroed):
-            self._cleared += value is None or not value.differs_from(parameter)
+        elif last.gradient is not None and (
+            last.parameter.grad is None or id(last.gradient) in self.zeroed
+        ):
+            self._cleared += last.before is None or not last.before.differs_from(last.parameter)
         self._passes += 1
-        reached = min(filter(is_parameter, leaves.values()), key=torch.numel, default=None)
-        several = self._passes > 1 or self._wasteful
-        kept = Kept(torch, reached) if several and reached is not None else None
-        self._pass = (None if reached is None else at), reached, kept, None
+        least = min(filter(is_parameter, leaves.values()), key=torch.numel, default=None)
+        asked = self._passes > 1 or self._wasteful > 0
+        kept = Kept(torch, least) if asked and least is not None else None
+        self._last = None if least is None else Pass(at, least, kept, None)
 
     def passed(self) -> None:
         """The backward pass is over."""
-        at, parameter, value, _ = self._pass
-        self._pass = at, parameter, value, None if parameter is None else parameter.grad
+        if self._last is not None:
+            self._last = self._last._replace(gradient=self._last.parameter.grad)
 
     def steps(self) -> None:
         """An optimizer is about to step, perhaps with a gradient that the script made itself."""
-        at, parameter, _, gradient = self._pass
-        if at is not None and self._cleared and parameter.grad is gradient is not None:
+        last = self._last
+        if last and self._cleared and last.parameter.grad is last.gradient is not None:
             self._wasteful += 1
             if self._wasteful == SEVERAL:
-                self.add("cleared", f"{self._cleared} of {self._passes}", list(line(at)))
-        self._pass, self._cleared, self._passes = (None,) * 4, 0, 0
+                self.add("cleared", f"{self._cleared} of {self._passes}", line(last.at))
+        self._last, self._cleared, self._passes = None, 0, 0
 
     def compared(self, loss: str) -> Callable[..., None]:
         """What notes that a ``loss`` compares each prediction with each target."""

@@ -362,6 +362,7 @@ class Observer:
             self._guarded(self.ranks.before_step, optimizer)
         if self.later.steps(optimizer):
             self._guarded(self.later.before_step, optimizer)
+            self._guarded(self.forward.severing.noticed.steps)  # it keeps a parameter until then
         if self.patient:
             self._guarded(self.late.before_step, optimizer)
         if self._audited(optimizer):

@@ -55,10 +55,10 @@ class Newest(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What somebody with a stack meets who moves to the newest one."""
+    """What changes for somebody who moves from one stack to the newest."""
 
     lock: Lock
-    """The stack from which he moves."""
+    """The stack that they leave."""
     compared: int
     """Cells that were judged on both."""
     controls: int
