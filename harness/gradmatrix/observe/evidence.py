@@ -7,6 +7,7 @@ that left the graph, new leaves, gradients that were dropped, frozen parameters.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
@@ -141,7 +142,7 @@ class Evidence:
         self._look_upstream(roots, found)
         self.births.reached(found.leaves)
         self.forward.severing.dropped.clear()
-        self.forward.severing.noticed.passes(found.leaves)
+        self.forward.severing.noticed.passes(roots, found.leaves)
         self.forward.severing.noticed.zeroed.clear()
         for event in self.forward.severing.severed:
             event["early"] = True
@@ -791,10 +792,13 @@ class Evidence:
         """The parts of the loss without a graph whose value differs between steps.
 
         Beside the operation that took one out of the graph, another one may have been seen. So the
-        source must show that the part was computed there, or where gradients were off.
+        source must show that the part was computed there, or where gradients were off. If another
+        summand, one with a graph, uses what was taken out, that is a target: the part may be its
+        entropy.
         """
         found: Dict[str, Any] = {"constant_parts": [], "parts_without_grad": []}
-        for event in self._constants.values():
+        constants = Counter(at for at, _ in self._constants)
+        for (place, _), event in self._constants.items():
             varies = len({value for value in event["values"] if value}) > 1
             for part in (*event["off"], *filter(None, [event["cut"]])) if varies else ():
                 at, how = part["frames"], part["how"]
@@ -806,6 +810,7 @@ class Evidence:
                     user
                     and added
                     and source.leads(user, added, source.names_used if of_cut else source.parts)
+                    and not (of_cut and source.shares(user, added) > constants[place])
                 ):
                     kind = "constant_parts" if of_cut else "parts_without_grad"
                     facts = {key: event[key] for key in ("step", "added")}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 from . import source
 from .frames import frames, here, line
 from .links import kind_of
-from .torches import Kept, highest_rate, is_parameter
+from .torches import AVERAGED, Kept, highest_rate, identity, is_parameter, summands
 
 if TYPE_CHECKING:
     from .frames import Lines
@@ -51,6 +51,9 @@ class NoticeWatch:
         self._clips = 0
         self._clipped: Optional[List[Dict[str, Any]]] = None
         """Where gradients were first clipped, until a call finds a gradient."""
+        self._differences: Dict[int, Any] = {}
+        """Differences of each of n values and each of n others: by identity of the node, the text
+        and the line."""
         self._last: Optional[Pass] = None
         """The last backward pass of this step, if it reached a parameter."""
         self._cleared = self._passes = self._wasteful = 0
@@ -79,10 +82,15 @@ class NoticeWatch:
             self._clips += 1
             self._clipped = self._clipped or frames()
 
-    def passes(self, leaves: Dict[int, Any]) -> None:
-        """A backward pass is about to reach ``leaves``."""
+    def passes(self, roots: List[Any], leaves: Dict[int, Any]) -> None:
+        """A backward pass from ``roots`` is about to reach ``leaves``."""
         import torch
 
+        averaged = summands(roots, AVERAGED) if self._differences else ()
+        for node, (text, at) in self._differences.items():
+            if node in averaged:
+                self.add("compared", text, line(at))
+        self._differences.clear()
         at, last = here(), self._last
         if last is None or last.at != at:
             self._cleared = self._passes = 0
@@ -122,6 +130,17 @@ class NoticeWatch:
                 self.add("compared", text, frames())
 
         return note
+
+    def subtracted(self, result: Any, first: Any = None, second: Any = None, *_: Any) -> None:
+        """A column was subtracted from a row, or a row from a column; all pairs may be meant."""
+        sides = first, second
+        shapes = [list(getattr(side, "shape", ())) for side in sides]
+        row, column = sorted(shapes, key=len)
+        if len(row) == 1 and row[0] > 1 and column == [*row, 1]:
+            learned = [side.grad_fn for side in sides if getattr(side, "requires_grad", False)]
+            if len(learned) == 1 and kind_of(learned[0]) not in ("Unsqueeze", "Index"):
+                text = f"a subtraction gets shapes {shapes[0]} and {shapes[1]}"
+                self._differences[identity(result.grad_fn)] = text, here()
 
     def labelled(self, loss: str, given: Any) -> None:
         """A ``loss`` over labels gets what the model gave."""

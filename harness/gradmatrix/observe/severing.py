@@ -530,6 +530,7 @@ class SeveringWatch:
         if not plumbing(sys._getframe(3)):
             self._add(result, *given)
             self.links.subtracted(result)
+            self.noticed.subtracted(result, *given)
 
     def _add(self, result: Any, *given: Any) -> None:
         """Note a sum of one number with a graph and one without it."""

@@ -402,21 +402,47 @@ def leads(start: Place, to: Place, names_in: Callable[[Any], Set[str]]) -> bool:
         to: where it may be used.
         names_in: the names in an expression that count.
     """
-    each_of = {place["file"]: statements(place["file"]) for place in (start, to)}
-    first = [each for each in each_of[start["file"]] if begins_at(each[0], start["line"])]
-    last: List[Any] = [node for node, _ in each_of[to["file"]] if begins_at(node, to["line"])]
-    if any(node in last for node, _ in first):
-        return True
-    lines = [each for some in each_of.values() for each in some]
-    known = {name for node, function in first for name in gives(node, function)}
+    first, last = ([node for node, _ in at_place(place)] for place in (start, to))
+    return any(node in last for node in first) or any(
+        names_in(node.value) & derived(start, to, names_in)
+        for node in last
+        if getattr(node, "value", None)
+    )
+
+
+def shares(start: Place, to: Place) -> int:
+    """How many summands of a sum at ``to`` use what is computed at ``start``."""
+    known = derived(start, to, names_used)
+    values = [getattr(node, "value", None) for node, _ in at_place(to)]
+    return sum(bool(names_used(each) & known) for value in values for each in summed(value))
+
+
+def derived(start: Place, to: Place, names_in: Callable[[Any], Set[str]]) -> Set[str]:
+    """The names of what is computed from a statement at ``start``, before the one ``to``."""
+    lines = [each for file in {start["file"], to["file"]} for each in statements(file)]
+    last = [node for node, _ in at_place(to)]
+    known = {name for node, function in at_place(start) for name in gives(node, function)}
     before: Set[str] = set()
     while known != before:
         before = set(known)
         for node, function in lines:
             value = getattr(node, "value", None)
-            if value is not None and names_in(value) & known:
+            if value is not None and node not in last and names_in(value) & known:
                 known |= gives(node, function)
-    return any(names_in(node.value) & known for node in last if getattr(node, "value", None))
+    return known
+
+
+def summed(node: Any) -> Iterator[Any]:
+    """The summands of an expression."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        yield from (*summed(node.left), *summed(node.right))
+    elif node is not None:
+        yield node
+
+
+def at_place(place: Place) -> List[Tuple[Any, str]]:
+    """The statements, ``with`` blocks and functions at a line, each with the function around it."""
+    return [each for each in statements(place["file"]) if begins_at(each[0], place["line"])]
 
 
 def statements(file: str) -> List[Tuple[Any, str]]:

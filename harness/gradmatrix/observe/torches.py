@@ -407,12 +407,14 @@ def reach(roots: Iterable[Any]) -> Reach:
 SUMS = ("Add", "Sub", "Sum", "Mean", "Stack", "Cat")
 PASSING = ("Neg", "Clone", "Alias", "ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView")
 MULTIPLES = ("Mul", "Div")
+AVERAGED = (*SUMS, *PASSING, *MULTIPLES, "Pow", "Abs", "Sqrt")
+"""What a loss of differences is written with."""
 
 
-def summands(roots: Iterable[Any]) -> Set[int]:
+def summands(roots: Iterable[Any], through: Tuple[str, ...] = (*SUMS, *PASSING)) -> Set[int]:
     """The nodes of the parts of which the scalars ``roots`` are sums, by identity.
 
-    A part may be multiplied by a constant.
+    A part may be multiplied by a constant. ``through`` are the operations that give sums.
     """
     waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
     found: Set[int] = set()
@@ -423,7 +425,7 @@ def summands(roots: Iterable[Any]) -> Set[int]:
         found.add(identity(node))
         following = [each for each, _ in node.next_functions if each is not None]
         kind = type(node).__name__.partition("Backward")[0]
-        if kind in (*SUMS, *PASSING) or (kind in MULTIPLES and len(following) == 1):
+        if kind in through or (kind in MULTIPLES and len(following) == 1):
             waiting += following
     return found
 
