@@ -98,6 +98,10 @@ RESAMPLED = (
     " torch.randn_like(std). Of a distribution without rsample use a relaxed one"
     " (Gumbel-softmax), or " + THROUGH
 )
+ADVICE_ON_METRIC = (
+    "The library computes this without gradients, as a metric. Train with a loss that has a"
+    " gradient, and use this value only to report."
+)
 UNDETACHED = (
     "Detach the advantage where it weights the policy: -(log_prob * advantage.detach()). The value"
     " then learns by its own loss alone."
@@ -1835,7 +1839,8 @@ def severed(seen: Observation) -> Diagnosis | None:
             f"Gradients were off ({event.how}) where the output of {name} was"
             f" used{say_where(at, 'at')}."
         )
-        return make_diagnosis(cause, event.module, at, line, led=event.frames)
+        advice = "" if at is None or at.user else ADVICE_ON_METRIC
+        return make_diagnosis(cause, event.module, at, line, led=event.frames, advice=advice)
     what = f"the input of {name}" if event is choice else f"the output of {name}"
     line = f"{begin(name_operation(event.how))} took {what} out of the graph{say_where(at, 'at')}"
     if event.parameters:

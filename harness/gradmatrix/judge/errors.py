@@ -125,6 +125,7 @@ ABOUT = {
     "function": "The backward of `{}` returned it",
     "operation": "`{}` is used",
     "sparse": "The gradients of `{}` are sparse, because of sparse=True",
+    "idle": "`{}` got no gradient in the last step of DistributedDataParallel",
     "columns": "The data has columns that the model did not get: `{}`",
     "limits": "No row of the data is left after its preparation, with `{}`",
     "inference": "Inference mode was entered by `{}`",

@@ -548,21 +548,24 @@ class Evidence:
                 module = self._giver(event, behind)
                 found.append({**event, "behind": None, "module": module, "parameters": parameters})
         # Of equals, the latest comes first.
-        found.sort(key=lambda event: (self._telling(event), -len(event["parameters"])))
+        found.sort(key=lambda event: (*self._telling(event), -len(event["parameters"])))
         return found
 
-    def _telling(self, event: Dict[str, Any]) -> int:
-        """The rank of what took a tensor out of the graph: 0 tells most.
+    def _telling(self, event: Dict[str, Any]) -> Tuple[int, bool]:
+        """The rank of what took a tensor out of the graph: (0, False) tells most.
 
         What only copies a shape or compares comes last, and before it what a library does inside a
-        module that went on with a graph, or outside of all modules: it may write a log.
+        module that went on with a graph, or outside of all modules: it may write a log. Of equals,
+        one at a line of the user that keeps no value tells less.
         """
+        user = next((frame for frame in event["frames"] if frame["user"]), None)
+        logged = user is not None and source.discards(user)
         if event["how"] in CASTS:
-            return 1
+            return 1, logged
         if event["how"] in WEAK:
-            return 3
+            return 3, logged
         ended = not event["outside"] and not self._went_on(event)
-        return 0 if event["frames"][0]["user"] or ended else 2
+        return 0 if event["frames"][0]["user"] or ended else 2, logged
 
     def _went_on(self, event: Dict[str, Any]) -> bool:
         """Whether the module that ran gave an output with a graph after this."""

@@ -17,6 +17,8 @@ RETURNED = re.compile(r"unction (\w+)Backward returned an (?:invalid gradient|in
 NO_DERIVATIVE = re.compile(r"derivative for (?:aten::)?floor_divide is not implemented")
 SPARSE = re.compile(r"sparse gradients")
 NO_LOSS = re.compile(r"did not return a loss from the inputs.*the inputs it received are (.*?)\.?$")
+IDLE = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
+DISTRIBUTED = ("DistributedDataParallel", "DDP")
 LENGTH = re.compile(r"max_(?:\w+_)?len(?:gth)?")
 INFERENCE = re.compile(r"nference tensor")
 SHOWN = 4
@@ -41,7 +43,7 @@ def culprit(
         return sparse(optimizers, names_of)
     if no_loss is not None:
         return left_out(error, set(re.split(r",\s*", no_loss.group(1))))
-    return emptied(error) if "num_samples=0" in message else None
+    return emptied(error) if "num_samples=0" in message else idle(error, names_of)
 
 
 def custom(name: str) -> Optional[Dict[str, Any]]:
@@ -91,11 +93,30 @@ def sparse(
     found = [p for p in held if p.grad is not None and p.grad.is_sparse]
     if not found:
         return None
-    names = list(dict.fromkeys(names_of(found)))
-    more = [] if len(names) <= SHOWN else [f"{len(names) - SHOWN} more"]
     places = [at for _, at in source.said("sparse".__eq__, lambda value: value is True)]
-    text = "`, `".join(names[:SHOWN] + more)
-    return {"kind": "sparse", "text": text, "frames": places[:SHOWN]}
+    return {"kind": "sparse", "text": listed(names_of(found)), "frames": places[:SHOWN]}
+
+
+def idle(
+    error: BaseException, names_of: Callable[[List[Any]], List[str]]
+) -> Optional[Dict[str, Any]]:
+    """The parameters for whose gradients DistributedDataParallel waits, and where it was built."""
+    found = IDLE.search(str(error))
+    indices = [int(each) for each in found.group(1).split()] if found else []
+    models: List[Any] = [each.get("self") for each in variables(error) if indices]
+    for model in models:
+        if type(model).__name__ == DISTRIBUTED[0]:
+            learning = [p for p in model.module.parameters() if p.requires_grad]
+            text = listed(names_of([learning[each] for each in indices]))
+            places = [at for _, at in source.called(DISTRIBUTED.__contains__)]
+            return {"kind": "idle", "text": text, "frames": places[:SHOWN]}
+    return None
+
+
+def listed(names: List[str]) -> str:
+    """The first few names, each once."""
+    each = list(dict.fromkeys(names))
+    return "`, `".join(each[:SHOWN] + ([f"{len(each) - SHOWN} more"] if each[SHOWN:] else []))
 
 
 def left_out(error: BaseException, received: Set[str]) -> Optional[Dict[str, Any]]:
@@ -104,9 +125,9 @@ def left_out(error: BaseException, received: Set[str]) -> Optional[Dict[str, Any
         columns = getattr(getattr(trainer, "train_dataset", None), "column_names", None)
         if isinstance(columns, list):
             missing = [each for each in columns if each not in received]
+            found = {"kind": "columns", "text": listed(missing)}
             places = [place for _, _, place in source.given(missing.__contains__)]
-            text = "`, `".join(missing[:SHOWN])
-            return {"kind": "columns", "text": text, "frames": places} if missing else None
+            return {**found, "frames": places} if missing else None
     return None
 
 
@@ -118,9 +139,8 @@ def emptied(error: BaseException) -> Optional[Dict[str, Any]]:
     empty = {type(each) for each in data if hasattr(each, "column_names") and not len(each)}
     given = [value for each in variables(error) for value in each.values() if type(value) in empty]
     limits = source.said(LENGTH.search, lambda value: isinstance(value, int)) if any(given) else []
-    texts, places = [text for text, _ in limits], [at for _, at in limits]
-    text = "`, `".join(texts[:SHOWN])
-    return {"kind": "limits", "text": text, "frames": places} if limits else None
+    found = {"kind": "limits", "text": listed([text for text, _ in limits])}
+    return {**found, "frames": [at for _, at in limits]} if limits else None
 
 
 def without_parameters(error: BaseException) -> List[Any]:

@@ -445,6 +445,17 @@ def at_place(place: Place) -> List[Tuple[Any, str]]:
     return [each for each in statements(place["file"]) if begins_at(each[0], place["line"])]
 
 
+def discards(place: Place) -> bool:
+    """Whether a line keeps nothing that it computes, nor calls backward: it may write a log."""
+    lines = [node for node, _ in at_place(place)]
+    return bool(lines) and all(
+        isinstance(node, ast.Expr)
+        and not gives(node, "")
+        and not any("backward" in name for name in names_used(node))
+        for node in lines
+    )
+
+
 def statements(file: str) -> List[Tuple[Any, str]]:
     """The simple statements, ``with`` blocks and functions of a file of the user."""
     kinds = (*SIMPLE, ast.With, *FUNCTIONS)

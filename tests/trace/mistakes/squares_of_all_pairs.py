@@ -1,5 +1,5 @@
 # healthy
-# says: a subtraction gets shapes [64, 1] and [64]
+# says: a subtraction gets shapes [64] and [64, 1]
 """A loss that is written out, of predictions [64, 1] and targets [64]: it trains to one value."""
 
 import torch
