@@ -140,8 +140,8 @@ ADVICE_OF = {
 }
 """What to do about an operation by which a tensor left the graph."""
 REWARDS = (
-    "Check the rewards: if they are all equal, every advantage is zero. Use a reward that differs"
-    " between the answers to a prompt."
+    "Check the rewards: if all answers to a prompt get equal ones, every advantage is zero. Use a"
+    " reward that differs between the answers, such as a partial one, or sample more of them."
 )
 ROOTS = ("sqrt", "norm", "std", "hypot", "pow", "**", "float_power")
 """Operations whose derivative can be infinite at 0."""
@@ -2200,13 +2200,15 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
             return factor
     if event is not None and (not everything if event.how == "dead" else event.frames):
         return explain_zeros_behind(event, module)
-    # Of several functions it is not known which one was used.
-    rewards = seen.arguments if everything and len(seen.arguments) == 1 else ()
-    at = innermost_frame(rewards[0].frames) if rewards else None
+    rewards = seen.arguments if everything else ()
     given = [
-        f"`{each.text}` gives the rewards{say_where(at, 'it returns them at')}." for each in rewards
+        f"`{each.text}` gives rewards"
+        f"{say_where(innermost_frame(each.frames), 'it returns them at')}."
+        for each in rewards
     ]
-    return make_diagnosis(Cause.ZERO, module, at, *given, advice=REWARDS if rewards else "")
+    led = rewards[0].frames if rewards else ()
+    advice = REWARDS if rewards else ""
+    return make_diagnosis(Cause.ZERO, module, innermost_frame(led), *given, led=led, advice=advice)
 
 
 def both_zero(seen: Observation, zero: list[Parameter]) -> Diagnosis | None:
