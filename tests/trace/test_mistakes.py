@@ -139,3 +139,10 @@ def test_an_attribute_of_a_class_that_is_called_like_a_switch_is_none(
 ) -> None:
     """So a line that freezes a parameter as it should is not called without effect."""
     assert () == found["healthy_name_of_its_own"].remarks
+
+
+def test_a_plateau_and_a_decoupled_weight_decay_have_no_remark(
+    found: dict[str, Finding],
+) -> None:
+    """The value was better than the first before the rate was lowered, or got worse again."""
+    assert () == found["healthy_plateau_of_its_mode"].remarks

@@ -345,6 +345,12 @@ NOTICED = {
     " {1} was not undone. Call train() before training goes on",
     "low": "the scheduler that was set at {1} kept the learning rate at {0} or less, below 1 % of"
     " the optimizer's own: the run ended before its warm-up did, or its factors are too small",
+    "plateau_min": 'the value that ReduceLROnPlateau at {1} gets (mode="min") rose {0}. If higher'
+    ' is better, use mode="max"',
+    "plateau_max": 'the value that ReduceLROnPlateau at {1} gets (mode="max") fell {0}. If it is a'
+    ' loss, use mode="min"',
+    "decay": "{0}, built at {1}, adds a multiple of each weight to its gradient, and so pulls all"
+    " weights to 0. Values from 1e-4 to 0.1 are common",
 }
 """What a call did not do, with its text and its line."""
 WRITTEN = {

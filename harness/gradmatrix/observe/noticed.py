@@ -2,7 +2,8 @@
 
 A loss that takes a softmax of a softmax, or compares every prediction with every target; clipping
 that finds no gradients, gradients that are cleared unused, a state none of whose keys fits, a
-normalisation of single values, a learning rate under a name that nobody reads.
+normalisation of single values, a learning rate under a name that nobody reads. Also a weight decay
+that leaves the weights nothing to learn.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ SHAPES = (
     *("Index", "IndexSelect", "MaskedSelect", "Select", "Slice", "Gather"),
 )
 NORMS = ("GroupNorm", "LayerNorm", "RMSNorm")
+COUPLED = (
+    *("SGD", "ASGD", "Adam", "NAdam", "RAdam", "Adamax"),
+    *("Adagrad", "Adadelta", "RMSprop"),
+)
+"""Optimizers of torch that add weight decay to the gradient."""
+STRONG = 1
+"""Weight decay that makes the weight itself a part of the gradient."""
 
 
 class Pass(NamedTuple):
@@ -175,6 +183,17 @@ class NoticeWatch:
             if own and "lr" in vars(each) and vars(each)["lr"] != highest_rate(each):
                 for text, at in source.assigned("lr")[:1]:
                     self.add("rate", text, [at])
+
+    def built(self, optimizer: Any, at: List[Dict[str, Any]]) -> None:
+        """An optimizer was built ``at`` these frames: look for a weight decay that is strong."""
+        kind = type(optimizer)
+        if not (kind.__module__.startswith("torch.optim") and kind.__name__ in COUPLED):
+            return
+        for group in optimizer.param_groups:
+            decay = group.get("weight_decay")
+            number = isinstance(decay, (int, float)) and not group.get("decoupled_weight_decay")
+            if number and decay >= STRONG:
+                self.add("decay", f"weight_decay={decay:g} of {kind.__name__}", at)
 
     def facts(self) -> List[Dict[str, Any]]:
         """What was noticed, as it stands in the observation."""

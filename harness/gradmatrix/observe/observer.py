@@ -255,6 +255,7 @@ class Observer:
         if not self.births.on and self.steps < self.audit:
             self._undo.append(self.births.install(sys._getframe(3)))
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
+        self.forward.severing.noticed.built(optimizer, self.parameters.built_at(optimizer))
         if self.steps <= self.audit:
             self.late.early.append(self.parameters.built_at(optimizer))
         if not self.entered_training and self.steps < self.audit:
@@ -503,6 +504,7 @@ class Observer:
             "noticed": [
                 *self._or(self.forward.severing.noticed.facts, []),
                 *(self._or(self.rates.low, []) if self.stop_after is None else []),
+                *self._or(self.rates.plateaus, []),
                 *self._or(self.late.evaluating, []),
             ],
             "step_times_s": [after[0] - before[0] for before, after in self.ticks.steps],

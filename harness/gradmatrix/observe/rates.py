@@ -6,6 +6,7 @@ Also what keeps it near 0.
 from __future__ import annotations
 
 import ast
+import math
 import re
 import sys
 import weakref
@@ -21,6 +22,49 @@ SCHEDULER = re.compile(r"sched|warm_?up|anneal|lr$", re.IGNORECASE)
 """The names of classes and functions that make a scheduler, and of arguments that set one."""
 LOW = 0.01
 """The part of an optimizer's first learning rate below which it hardly learns."""
+SPENT = 0.02
+"""The same for ReduceLROnPlateau: two steps to a tenth each leave 0.01, up to rounding."""
+LOWERED = 2
+"""So often at least it lowered the rate, while no value was better than the first."""
+SLIGHT = 0.1
+"""A value that got worse is a bit better than the first at times, by this part of all its range."""
+
+
+class Plateau:
+    """What a ReduceLROnPlateau was given, and what it did to the learning rate."""
+
+    def __init__(self, scheduler: Any, at: List[Dict[str, Any]]) -> None:
+        self.of = weakref.ref(scheduler)
+        self.at = at
+        self.mode = "min"
+        self.values: List[float] = []
+        """The first value, the least, the greatest and the last."""
+        self.rates: List[float] = []
+        """The learning rate before the first step and after the last one."""
+        self.lowered = 0
+
+    def stepped(self, value: float, before: Optional[float], after: Optional[float]) -> None:
+        """A step was made with ``value``, between these two learning rates."""
+        if before is None or after is None or not math.isfinite(value):
+            return
+        first, least, greatest, _ = self.values or [value] * 4
+        self.values = [first, min(least, value), max(greatest, value), value]
+        self.rates = [*(self.rates[:1] or [before]), after]
+        self.lowered += after < before
+
+    def facts(self) -> List[Dict[str, Any]]:
+        """Where it was built, if it lowered the rate while the value only got worse."""
+        if self.lowered < LOWERED or self.rates[1] >= SPENT * self.rates[0]:
+            return []
+        first, least, greatest, last = self.values
+        better, worse = first - least, last - first
+        if self.mode == "max":
+            better, worse = greatest - first, -worse
+        if worse <= (greatest - least) / 2 or better > SLIGHT * (greatest - least):
+            return []
+        text = "from {:.3g} to {:.3g}, so it lowered the learning rate from {:.2g} to {:.2g}"
+        text = text.format(first, last, *self.rates)
+        return [{"how": f"plateau_{self.mode}", "text": text, "frames": setter(self.at)}]
 
 
 class RateWatch:
@@ -37,6 +81,7 @@ class RateWatch:
         """The highest learning rate after the audit, by id of the optimizer."""
         self._loaded: Dict[int, List[Dict[str, Any]]] = {}
         """By id of an optimizer: where a state was loaded that set its learning rate to 0."""
+        self._plateaus: List[Plateau] = []
 
     def install(self) -> Callable[[], None]:
         """Wrap the constructor of schedulers, and the loading of optimizers.
@@ -72,8 +117,37 @@ class RateWatch:
         owner: Any = Optimizer
         kind.__init__, owner.load_state_dict = watched, loaded
 
+        unwatch = self._watch_plateaus(lr_scheduler.ReduceLROnPlateau)
+
         def undo() -> None:
             kind.__init__, owner.load_state_dict = original, load
+            unwatch()
+
+        return undo
+
+    def _watch_plateaus(self, kind: Any) -> Callable[[], None]:
+        """Wrap ReduceLROnPlateau, which has no constructor in common with other schedulers."""
+        begin, step = kind.__init__, kind.step
+
+        @wraps(begin)
+        def began(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+            begin(scheduler, *args, **kwargs)
+            at = frames(outside(sys._getframe(1), scheduler))
+            self._plateaus.append(Plateau(scheduler, at))
+
+        @wraps(step)
+        def stepped(scheduler: Any, metrics: Any, *args: Any, **kwargs: Any) -> None:
+            before = highest_rate(scheduler.optimizer)
+            step(scheduler, metrics, *args, **kwargs)
+            known = next((p for p in reversed(self._plateaus) if p.of() is scheduler), None)
+            if known is not None:
+                known.mode = scheduler.mode
+                known.stepped(float(metrics), before, highest_rate(scheduler.optimizer))
+
+        kind.__init__, kind.step = began, stepped
+
+        def undo() -> None:
+            kind.__init__, kind.step = begin, step
 
         return undo
 
@@ -99,9 +173,13 @@ class RateWatch:
         for each, most in self._most.items():
             first, at = self._first.get(each), self._schedulers[each][-1][1]
             if first and 0 < most < LOW * first:
-                user = [*set_by(at), *(frame for frame in at if frame["user"])][:1]
-                found.append({"how": "low", "text": f"{most:.2g}", "frames": user})
+                found.append({"how": "low", "text": f"{most:.2g}", "frames": setter(at)})
         return found
+
+    def plateaus(self) -> List[Dict[str, Any]]:
+        """Where a ReduceLROnPlateau was set that was given a value which only got worse."""
+        found = [fact for each in self._plateaus for fact in each.facts()]
+        return list({str(fact["frames"]): fact for fact in found}.values())
 
     def scheduled(self, optimizer: Any) -> List[Dict[str, Any]]:
         """Where the last scheduler of ``optimizer`` was built; empty if it has none."""
@@ -176,6 +254,11 @@ def set_by(at: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     if user in (None, *at[:1], *own):
         return []
     return [place for _, _, place in source.given(SCHEDULER.search)[:1]]
+
+
+def setter(at: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The user's line that set a scheduler which was built ``at`` these frames."""
+    return [*set_by(at), *(frame for frame in at if frame["user"])][:1]
 
 
 def outside(frame: Any, built: Any) -> Any:
