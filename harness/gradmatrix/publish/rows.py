@@ -23,6 +23,7 @@ from gradmatrix.judge.causes import explain, on_stack, remedy_for
 from gradmatrix.judge.change import count_outcomes
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.run.plan import lock_input
+from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -148,7 +149,7 @@ def row_of(record: Record, remedies: Remedies) -> Row:
         gradient=record.gradient,
         steps_per_s=record.steps_per_s,
         peak_memory_bytes=seen.peak_memory_bytes if seen is not None else None,
-        message=intern(record.message),
+        message=intern(ended(record.message, MESSAGE_LIMIT, RESOLVERS_LIMIT)),
         flaky=count_outcomes(record.judged_runs) if record.flaky else "",
         raised=seen.raised.type if seen is not None and seen.raised is not None else None,
         warnings=warned(seen) if seen is not None else (),
@@ -160,10 +161,14 @@ def row_of(record: Record, remedies: Remedies) -> Row:
 
 def warned(seen: Observation) -> tuple[str, ...]:
     """Return the first line of each distinct warning."""
-    lines = (
-        warning.message.strip().partition("\n")[0][:WARNING_LIMIT] for warning in seen.warnings
-    )
-    return tuple(map(intern, dict.fromkeys(lines)))
+    lines = (warning.message.strip().partition("\n")[0] for warning in seen.warnings)
+    shown = (ended(line[:WARNING_LIMIT], WARNING_LIMIT) for line in lines)
+    return tuple(map(intern, dict.fromkeys(shown)))
+
+
+def ended(text: str, *limits: int) -> str:
+    """Return ``text``, with … if it has the length at which such texts are cut."""
+    return f"{text}…" if len(text) in limits else text
 
 
 def diagnosis(record: Record, remedies: Remedies) -> Explained | None:

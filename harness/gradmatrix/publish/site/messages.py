@@ -253,8 +253,8 @@ def is_worded(text: str, wording: re.Pattern[str]) -> bool:
 
 @lru_cache(maxsize=65536)
 def signature(text: str) -> str:
-    """Return what all occurrences of a message have in common."""
-    return VARIES.sub("#", one_line(text)).lower()
+    """Return what all occurrences of a message have in common, without a mark that it was cut."""
+    return VARIES.sub("#", one_line(text.removesuffix("…"))).lower()
 
 
 def in_order(view: View, said: dict[str, list[tuple[str, Row]]]) -> list[Message]:
