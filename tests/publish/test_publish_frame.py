@@ -7,7 +7,9 @@ import pytest
 from gradmatrix.core.model import Gradient, Record, Role
 from gradmatrix.core.observation import Rate
 from gradmatrix.judge.causes import Cause, Remedy
-from gradmatrix.publish.rows import Remedies, Row, cell_text, rate, row_of
+from gradmatrix.publish.rows import WARNING_LIMIT, Remedies, Row, cell_text, rate, row_of
+from gradmatrix.publish.site.messages import signature
+from gradmatrix.run.stack import MESSAGE_LIMIT
 from tests.factories import (
     make_cell,
     make_observation,
@@ -112,3 +114,16 @@ def test_a_warning_is_shown_once_with_its_first_line() -> None:
     assert ("one", "two") == as_row(
         make_record(observation=make_observation(warnings=warnings))
     ).warnings
+
+
+def test_a_text_that_was_cut_ends_with_a_mark() -> None:
+    """A warning is cut when it is published, a message when it is recorded."""
+    seen = make_observation(warnings=(make_warned("w" * (WARNING_LIMIT + 1)),))
+    row = as_row(make_record(message="m" * MESSAGE_LIMIT, observation=seen))
+    assert ("m" * MESSAGE_LIMIT + "…", ("w" * WARNING_LIMIT + "…",)) == (row.message, row.warnings)
+    assert "m" == as_row(make_record(message="m")).message
+
+
+def test_the_mark_of_a_cut_message_changes_no_address() -> None:
+    """Links to the answer to it stay."""
+    assert signature("a message that") == signature("a message that …")

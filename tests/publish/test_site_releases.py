@@ -174,6 +174,18 @@ def test_a_release_that_cannot_be_imported_has_a_note() -> None:
     assert "c" == note.about[0][1][0][0]
 
 
+def test_stacks_that_fail_to_import_for_the_same_reason_share_a_note() -> None:
+    """A note for each stack would say the same again."""
+    locks = (OLD, lock("d", "2.10.0"), NEW)
+    message = "ImportError: no x"
+    records = [
+        *column("trains", "", "", locks=locks),
+        *(cell(each, "plain", "import:exception", message=message) for each in "cd"),
+    ]
+    [note] = made(records, locks).notes
+    assert {"c", "d"} == {stack for stack, _ in note.about[0][1]}
+
+
 def test_what_is_coming_does_not_count_beside_a_release() -> None:
     """Its other packages are pre-releases. A pre-release of the package has a line and a note."""
     other = replace(lock("n", "2.10.0"), prereleases=True)
@@ -299,6 +311,24 @@ def test_the_page_of_a_package_leads_to_the_plots_of_speed() -> None:
     assert "Speed and memory" not in pages["packages/torch.html"]
 
 
+def test_the_page_of_a_package_says_how_its_newest_releases_are_measured() -> None:
+    """From a stack that ran most of the same cells, in the scenarios that ask for the package."""
+    versions = {"a": ("2.5.0", "0.9"), "b": ("2.6.0", "0.9"), "c": ("2.10.0", "1.0")}
+    locks = [lock(stack, torch, trl=trl) for stack, (torch, trl) in versions.items()]
+    records = [
+        *column("trains", "trains", "trains", locks=locks),
+        *column("trains", "", "trains", locks=locks, variant="other"),
+        *column(FAILS, "", FAILS, locks=locks, variant="frozen"),
+        make_record(cell=make_cell("c", "loops")),
+    ]
+    pages = site_of(records, locks, SUMS, make_scenario("loops", make_variant(needs=("torch",))))
+    assert "upgrade a --to torch==2.10.0</pre>" in pages["packages/torch.html"]
+    assert "upgrade a --to trl==1.0 --scenario sums</pre>" in pages["packages/trl.html"]
+    plots = "../scenarios/loops.html#speed"
+    assert plots in Page(pages["packages/torch.html"]).links
+    assert plots not in Page(pages["packages/trl.html"]).links
+
+
 def test_the_end_of_a_range_may_be_exact_too() -> None:
     """The last release before the one that mended it."""
     locks = [lock("a", "2.5.0"), lock("b", "2.6.0"), lock("c", "2.9.0")]
@@ -356,5 +386,7 @@ def test_exact_releases_are_in_the_order_of_versions() -> None:
         turns.append(replace(turn, edges=(replace(turn.edges[0], after_released=day),)))
     records = column(FAILS, "trains", FAILS, locks=locks)
     flips = Flips(turns=tuple(turns))
-    text = Page(site_of(records, locks, SUMS, flips=flips)["packages/torch.html"]).text
+    pages = site_of(records, locks, SUMS, flips=flips)
+    text = Page(pages["packages/torch.html"]).text
     assert text.index("2.10.0 2025-01-01") < text.index("2.7.0 2026-01-01")
+    assert "packages/torch.html#exact-2.7.0" in Page(pages["index.html"]).links

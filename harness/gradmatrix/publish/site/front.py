@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from functools import cache
-from itertools import islice, product
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
@@ -13,14 +12,13 @@ from gradmatrix.publish.site import links
 from gradmatrix.publish.site.heatmap import heat_map
 from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import GLOSSARY, ROLES, page
-from gradmatrix.publish.site.pages import MOST_STACKS, Behaviour, behaviours
-from gradmatrix.publish.site.releases import by_release, distance, ranked
+from gradmatrix.publish.site.pages import Behaviour, behaviours
+from gradmatrix.publish.site.releases import newest_pair, ran_with, ranked, released_stacks
 from gradmatrix.publish.site.tables import WINDOW, change_of, differ, section_table
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Lock
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 MOST_KNOWN = 3
 """The most earlier releases of a package that are named because they changed something."""
-MOST = 0.5
-"""The share of the cells of a release that an earlier one must have to be compared with it."""
 KNOWN = ("fixed", "broke", "changed")
 """What releases are known to have done to cells, in the order in which it is told."""
 WORDS = {
@@ -173,16 +169,6 @@ def front_pages(
         yield page("map.html", links.MAP, heat=heat_map(view, None))
 
 
-def released_stacks(view: View) -> list[Lock]:
-    """Return the stacks of releases on which something was judged, the newest first."""
-    return [
-        lock
-        for lock in view.newest_first
-        if not lock.prereleases
-        and any(row.passed is not None for row in view.cells.get(lock.stack, {}).values())
-    ]
-
-
 def newest(view: View) -> Newest | None:
     """Return the newest stack of releases on which something was judged."""
     for lock in released_stacks(view):
@@ -247,22 +233,15 @@ def pairs_of_rows(view: View, older: Lock, newer: Lock) -> list[tuple[Row, Row]]
 
 def newest_releases(view: View) -> list[Release]:
     """Return the newest release of each main package, and of others that changed something."""
-    ran = {lock.stack for lock in released_stacks(view)}
     exact = behaviours(view)
     names = dict.fromkeys((*SHOWN, *sorted({each.package for each in exact})))
-    found = (newest_release(view, name, ran, exact) for name in names)
+    found = (newest_release(view, name, exact) for name in names)
     return [each for each in found if each is not None]
 
 
-def newest_release(
-    view: View, name: str, ran: AbstractSet[str], exact: Sequence[Behaviour]
-) -> Release | None:
+def newest_release(view: View, name: str, exact: Sequence[Behaviour]) -> Release | None:
     """Return the newest release of a package on these stacks; None if none of them has it."""
-    releases = {
-        version: stacks
-        for version, locks in reversed(by_release(view, name).items())
-        if (stacks := [lock for lock in locks if lock.stack in ran][:MOST_STACKS])
-    }
+    releases = ran_with(view, name)
     if not releases:
         return None
     version, *_ = releases
@@ -298,23 +277,11 @@ def seen(
     view: View, name: str, releases: Mapping[str, Sequence[Lock]], exact: Sequence[Behaviour]
 ) -> Seen | None:
     """Compare the newest release with the one before it that ran most of the same cells."""
-    (_, after), *earlier = releases.items()
-
-    @cache
-    def judged(stack: str) -> set[Place]:
-        return {place for place, row in view.cells[stack].items() if row.passed is not None}
-
-    needed = MOST * max(len(judged(lock.stack)) for lock in after)
-    for version, before in earlier:
-        pairs = [
-            (one, other)
-            for one, other in product(before, after)
-            if len(judged(one.stack) & judged(other.stack)) >= needed
-        ]
-        if pairs:
-            two = min(pairs, key=lambda pair: distance(view, *pair))
-            return compared(view, (name, version), *two, exact)
-    return None
+    pair = newest_pair(view, releases)
+    if pair is None:
+        return None
+    version, before, after = pair
+    return compared(view, (name, version), before, after, exact)
 
 
 def main_moves(view: View, before: Lock, after: Lock) -> list[PackageMove]:

@@ -66,6 +66,11 @@ def release(version: str) -> str:
     return plain(f"release-{version}")
 
 
+def changed_by(version: str) -> str:
+    """Return the ``id`` of what a release is known to have changed, there too."""
+    return plain(f"exact-{version}")
+
+
 @lru_cache(maxsize=4096)
 def answer(signature: str) -> str:
     """Return the page of a message, whose address stays: it follows from its signature alone."""

@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Cell, Role
 from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.judge.versions import names_of
 from gradmatrix.publish.site import curves, links, plots
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
 from gradmatrix.publish.site.plots import Axis
-from gradmatrix.publish.site.releases import Tale, by_release, grid, nearest, ranked
+from gradmatrix.publish.site.releases import (
+    MOST_STACKS,
+    Tale,
+    by_release,
+    grid,
+    nearest,
+    needs,
+    newest_pair,
+    ran_with,
+    ranked,
+)
 from gradmatrix.publish.site.tables import (
     KINDS,
     NOT_RUN,
@@ -48,8 +59,6 @@ MEBI = 2**20
 MOST_TURNS = 40
 """The most changes of a variant that its page lists, the newest ones."""
 RATE = "steps/s"
-MOST_STACKS = 12
-"""The most stacks of a release that its page names, the newest ones."""
 
 
 def stack_pages(view: View) -> Iterator[tuple[str, bytes]]:
@@ -363,7 +372,8 @@ def behaviours(view: View) -> list[Behaviour]:
 
 def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
     """Yield the page of each main package, and of each other one that changed something."""
-    exact = sorted(behaviours(view), key=lambda each: ranked(each.release), reverse=True)
+    by_kind = sorted(behaviours(view), key=lambda each: each.kind)
+    exact = sorted(by_kind, key=lambda each: ranked(each.release), reverse=True)
     sections = [section for section in view.sections if not section.misuse]
     timed = dict.fromkeys(
         (row.scenario, row.stack)
@@ -376,6 +386,7 @@ def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
         yield page(
             "package.html",
             f"packages/{name}.html",
+            view=view,
             package=name,
             packages=SHOWN,
             grids=[grid(view, name, releases, section) for section in sections],
@@ -391,6 +402,8 @@ def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
             ],
             without=[lock for lock in view.newest_first if name not in view.versions[lock.stack]],
             timed=timed_with(view, name, timed),
+            asking=asking(view, name),
+            pair=newest_pair(view, ran) if (ran := ran_with(view, name)) else None,
         )
 
 
@@ -404,6 +417,13 @@ def timed_with(view: View, name: str, timed: Iterable[tuple[str, str]]) -> list[
     """
     stacks = {lock.stack for lock in view.table.dated if name in view.versions[lock.stack]}
     return list(dict.fromkeys(scenario for scenario, stack in timed if stack in stacks))
+
+
+def asking(view: View, name: str) -> list[str]:
+    """Return the scenarios with a variant that asks for a package by name."""
+    lines = (line for section in view.sections for line in section.lines)
+    found = (line.scenario for line in lines if name in names_of(needs(view, line.place)))
+    return list(dict.fromkeys(found))
 
 
 def release(view: View, name: str, version: str, locks: list[Lock]) -> Release:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from itertools import groupby, pairwise, product
+from functools import cache, cached_property, lru_cache
+from itertools import groupby, islice, pairwise, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import InvalidVersion, Version
@@ -39,6 +39,10 @@ Ends = set[bool]
 """Whether a variant passes on the stacks with a release."""
 UP = "../"
 """The way from a page of a package to the folder of index.html."""
+MOST = 0.5
+"""The share of the cells of a release that an earlier one must have to be compared with it."""
+MOST_STACKS = 12
+"""The most stacks of a release that are named or compared, the newest ones."""
 NEVER_BEGAN = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT})
 """A failure in these phases is one of the release, and not of a variant."""
 
@@ -78,6 +82,56 @@ def distance(view: View, one: Lock, other: Lock) -> tuple[int, int]:
     before, after = view.versions[one.stack], view.versions[other.stack]
     days = abs((other.as_of - one.as_of).days)
     return sum(before.get(name) != after.get(name) for name in SHOWN), days
+
+
+def released_stacks(view: View) -> list[Lock]:
+    """Return the stacks of releases on which something was judged, the newest first."""
+    return [
+        lock
+        for lock in view.newest_first
+        if not lock.prereleases
+        and any(row.passed is not None for row in view.cells.get(lock.stack, {}).values())
+    ]
+
+
+def ran_with(view: View, name: str) -> Releases:
+    """Return the stacks on which each release of a package ran, the newest release first.
+
+    Stacks of pre-releases are left out.
+    """
+    ran = {lock.stack for lock in released_stacks(view)}
+    return {
+        version: stacks
+        for version, locks in reversed(by_release(view, name).items())
+        if (stacks := [lock for lock in locks if lock.stack in ran][:MOST_STACKS])
+    }
+
+
+def newest_pair(
+    view: View, releases: Mapping[str, Sequence[Lock]]
+) -> tuple[str, Lock, Lock] | None:
+    """Return the release before the newest one that ran most of the same cells.
+
+    Returns:
+        The release, and the most similar stacks with it and with the newest one; None if no
+        earlier release ran so many. ``releases`` has the newest first.
+    """
+    after, *_ = releases.values()
+
+    @cache
+    def judged(stack: str) -> set[Place]:
+        return {place for place, row in view.cells[stack].items() if row.passed is not None}
+
+    needed = MOST * max(len(judged(lock.stack)) for lock in after)
+    for version, before in islice(releases.items(), 1, None):
+        pairs = [
+            (one, other)
+            for one, other in product(before, after)
+            if len(judged(one.stack) & judged(other.stack)) >= needed
+        ]
+        if pairs:
+            return version, *min(pairs, key=lambda pair: distance(view, *pair))
+    return None
 
 
 # The grid
@@ -239,11 +293,13 @@ def square(rows: Sequence[Row], ends: Mapping[Place, Ends], before: Mapping[Plac
 
 
 def never_began(rows: Sequence[Row]) -> Iterator[Note]:
-    """Yield a note for each stack that could not even import the libraries."""
+    """Yield a note for each reason why stacks could not even import the libraries."""
     failed = [row for row in rows if row.passed is False and phase_of(row.outcome) in NEVER_BEGAN]
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for stack, row in {row.stack: row for row in failed}.items():
-        address = UP + links.evidence(row)
-        yield Note(f"{in_words(row.outcome)} {row.message}", (("", ((stack, address),)),))
+        found[f"{in_words(row.outcome)} {row.message}"].append((stack, UP + links.evidence(row)))
+    for words, stacks in found.items():
+        yield Note(words, (("", tuple(stacks)),))
 
 
 def disputed(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
