@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -167,6 +167,7 @@ IF_GROWN = (
     "If the loss grew before that step, lower the learning rate, or clip the gradients. If it did"
     " not, look for NaN, infinity and very large values in the data of that step."
 )
+LEAVE_OUT = "leave the call out, or set requires_grad_(True) afterwards on what should learn."
 TOO_FAST = "Lower the learning rate, or take the mean and not the sum of the loss over its points."
 SOFTMAX = ("softmax", "log_softmax")
 FINITE_ADVICE = {
@@ -188,9 +189,10 @@ FINITE_ADVICE = {
     ),
     **dict.fromkeys(
         SOFTMAX,
-        "Such a row is masked everywhere. Leave it out (an empty sample), let it keep one entry,"
-        " such as its own position, or mask with torch.finfo(x.dtype).min instead of -inf and set"
-        " the result of these rows to 0.",
+        "Such a row is masked everywhere. If its sample is not empty, the mask may be the wrong way"
+        " round: True must stand for what is hidden. Leave an empty sample out, let it keep one"
+        " entry, such as its own position, or mask with torch.finfo(x.dtype).min instead of -inf"
+        " and set the result of these rows to 0.",
     ),
     "ctc_loss": "CTC needs one step of the input for each label, and one more between two equal"
     " labels. Make the inputs longer (less pooling, a smaller stride), leave such samples out, or"
@@ -262,8 +264,8 @@ ONE_CLASS = (
     " gradient accumulation does not replace it."
 )
 ONE_CHOICE = (
-    "Take it over the dimension of what is to be weighed or chosen, before topk and not after it;"
-    " or use a sigmoid for a single output, or leave the softmax out."
+    "For a single output, use a sigmoid, or leave the softmax out. Otherwise take it over the"
+    " dimension of what is to be weighed or chosen, before topk and not after it."
 )
 ALONE = "over one "
 """Part of the name of a softmax, or a loss with one, over a single value."""
@@ -569,11 +571,13 @@ def labels_ignored(seen: Observation) -> Diagnosis | None:
         f"Every label was {seen.ignored.text}, which the loss ignores: nothing is left to learn"
         f" from{say_where(at, 'the loss is computed at')}."
     )
+    trainer = any(frame.file == "transformers/trainer.py" for frame in seen.asked)
     return make_diagnosis(
         Cause.LABELS_IGNORED,
         None,
         at,
         line,
+        *(["The mean of nothing is NaN. Trainer writes 0 into its log in place of it."] * trainer),
         led=seen.ignored.frames,
         user=innermost_frame(seen.ignored_by),
     )
@@ -1282,7 +1286,7 @@ def late_not_finite(seen: Observation) -> Diagnosis | None:
         )
     more = (
         f"It grew in each of the first {counted(len(losses), 'step')}, from {losses[0]:.3g} to"
-        f" {losses[-1]:.3g}: the updates are too large{say_where(at, 'they are set at')}."
+        f" {losses[-1]:.3g}: the updates are too large{say_where(at, 'their rate is set at')}."
     )
     return make_diagnosis(Cause.NONFINITE_OUTPUT, None, at, line, more, led=frames, advice=TOO_FAST)
 
@@ -1400,14 +1404,14 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
     if not advice and at is not None and all(OF_ADAPTER.search(name) for name in known.modules):
         advice = DISABLED if at.file.startswith("peft") else ""
     if not advice and at is not None and not at.user:
-        adapter = (
-            " If it prepares the model for an adapter, add the adapter afterwards: get_peft_model,"
-            " or a peft_config for the trainer."
+        advice = f"`{at.function}` of the library froze it. " + (
+            "Call untoggle_optimizer for it before the next toggle_optimizer."
+            if at.function == "toggle_optimizer"
+            else "If it prepares the model for an adapter, add the adapter afterwards:"
+            f" get_peft_model, or a peft_config for the trainer. Otherwise {LEAVE_OUT}"
             if at.file.startswith("peft")
-            else ""
+            else begin(LEAVE_OUT)
         )
-        advice = f"`{at.function}` of the library froze it.{adapter} Otherwise leave the call out,"
-        advice += " or set requires_grad_(True) afterwards on what should learn."
     if not advice:
         advice = f"{'Before training' if at is None else 'After that line'}, {UNFREEZE}"
     return make_diagnosis(Cause.FROZEN, module, at, *lines, led=known.frames, advice=advice)
@@ -1604,13 +1608,21 @@ def cut_copy(seen: Observation, copy: Leaf) -> Severed | None:
 
 
 def replaced(seen: Observation) -> Diagnosis | None:
-    """An optimizer holds tensors that belong to no module any more, and not their replacements."""
+    """An optimizer holds tensors that belong to no module any more, and not their replacements.
+
+    A replacement that was itself replaced belongs to no module, either: its shape tells.
+    """
     stale = [
         p
         for p in seen.parameters
         if p.learns and p.held and p.module is None and best_step(p) == "n"
     ]
-    loose = [p for p in seen.parameters if p.learns and not p.held and best_step(p) in "fz"]
+    shapes = [p.shape for p in stale]
+    loose = [
+        p
+        for p in seen.parameters
+        if not p.held and best_step(p) in "fz" and (p.learns or p.shape in shapes)
+    ]
     if seen.raised is not None or not loose or not (stale or seen.anew):
         return None
     return other_parameters(seen, loose)
@@ -1647,7 +1659,7 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     called = seen.unheld.frames if seen.unheld is not None else ()
     inactive = inactive_adapter(seen, loose)
     direct = built is not None and at is not None and at.user
-    missing = few([f"`{name}`" for name in dict.fromkeys(map(module_of, loose))], MOST_MODULES)
+    missing = few([f"`{name}`" for name in outermost(loose, seen)], MOST_MODULES)
     if built is not None and any(frame.file.startswith("pyro") for frame in built.frames):
         advice = (
             f"Register the module in the model or guide: pyro.module(name, module) ({missing})."
@@ -1702,7 +1714,7 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
         at,
         f"{some_names(loose)} {'were' if len(loose) > 1 else 'was'} {anew.how} after the optimizer"
         f" was built{say_where(at, 'at')}.",
-        f"The optimizer still holds the old parameters, which do not run any more: {optimizer}.",
+        f"The optimizer does not hold them, but what was there before: {optimizer}.",
         *([f"What runs now is called at {format_frame(user)}."] if user is not None else []),
         led=anew.frames,
         user=user,
@@ -2586,6 +2598,17 @@ def name_module(module: str | None, kind: str | None) -> str:
 def module_of(parameter: Parameter) -> str:
     """The module that owns a parameter."""
     return parameter.module or parameter.name
+
+
+def outermost(some: Sequence[Parameter], seen: Observation) -> list[str]:
+    """The largest modules in which only ``some`` parameters should learn."""
+    others = [p.name for p in seen.parameters if p.learns and p not in some]
+    found = []
+    for module in map(module_of, some):
+        around = accumulate(module.split("."), "{}.{}".format)
+        free = (each for each in around if not any(o.startswith(f"{each}.") for o in others))
+        found.append(next(free, module))
+    return list(dict.fromkeys(found))
 
 
 def say_what_learns(seen: Observation) -> tuple[str, ...]:

@@ -122,6 +122,7 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         NOTICED[each.how].format(each.text, f"{at.file}:{at.line}")
         for each in seen.noticed
         for at in each.frames[:1]
+        if well or each.how != "clip"
     ]
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))
@@ -329,6 +330,13 @@ NOTICED = {
     " it once more, so its gradients are small. Give it the values before the softmax",
     "nll_loss": "nll_loss at {1} gets the output of a softmax, but wants logarithms: give it the"
     " output of log_softmax, or use cross_entropy with the values before the softmax",
+    "binary_cross_entropy_with_logits": "binary_cross_entropy_with_logits (BCEWithLogitsLoss) at"
+    " {1} gets the output of a sigmoid, and takes a sigmoid of it once more, so its gradients are"
+    " small. Give it the values before the sigmoid",
+    "classes": "{0} at {1} gets a log_softmax over another dimension than that of the classes,"
+    " such as over the batch. Use dim=1",
+    "minimised": "the loss is a log-probability, computed at {1}: each step makes it smaller, so"
+    " the data become less likely. Put a minus before it",
     "norm": "{0} normalises each value alone, run at {1}: its output does not depend on its input,"
     " so what comes before it cannot learn. Normalise over several values",
     "state": "load_state_dict(strict=False) at {1} loaded nothing: none of the {0} keys is a name"

@@ -120,9 +120,17 @@ class BirthWatch:
                 self._inside[identity] = birth
 
     def _line(self) -> Optional[Lines]:
-        """The line of the function that built the optimizer; else the innermost one."""
+        """The line of the function that built the optimizer; else the innermost one.
+
+        If a library called the user's code in between, as a callback, the line is there.
+        """
         frame: Optional[FrameType] = sys._getframe(2)
+        users: Optional[FrameType] = None
         while frame is not None and frame.f_code not in self._around:
+            if mine(frame.f_code.co_filename):
+                users = frame
+            elif users is not None:
+                return ((users.f_code, users.f_lineno),)
             frame = frame.f_back
         return here() if frame is None else ((frame.f_code, frame.f_lineno),)
 

@@ -22,6 +22,8 @@ LINEAR = (
     *("Sub", "Rsub", "Add", "Div", "Mean", "Std", "Sum", "Stack", "Cat", "Exp"),
 )
 """From a loss to a log-probability, or to the value in an advantage: a ratio has an ``exp``."""
+AVERAGES = ("Sum", "Mean", "Div", "Clone", "Alias", "Squeeze", "View")
+"""From a loss to what it is an average of; its sign stays."""
 REGRESSIONS = ("Pow", "MseLoss", "SmoothL1Loss", "HuberLoss", "L1Loss", "Abs")
 MATRIX = 2
 """The dimensions of a code book, and of its vectors in one row for each example."""
@@ -44,6 +46,8 @@ class LinkWatch:
         """In this step: by the identity of its node, where a difference was computed."""
         self.scores: Set[int] = set()
         """In this step: identities of the nodes of log-probabilities."""
+        self.likely: Dict[int, Lines] = {}
+        """In this step: by the identity of its node, where a log-probability was computed."""
         self._scored: Set[int] = set()
         """Ids of the leaves behind log-probabilities."""
         self._found: Dict[Tuple[str, Any], Tuple[List[Dict[str, Any]], Set[int]]] = {}
@@ -62,12 +66,15 @@ class LinkWatch:
 
     def new_step(self) -> None:
         """Forget what happened in the step that is over."""
-        for kept in (self.samples, self.choices, self.linked, self.differences, self.scores):
+        for kept in (
+            *(self.samples, self.choices, self.linked, self.differences),
+            *(self.scores, self.likely),
+        ):
             kept.clear()
 
     def _built(self, _result: Any, distribution: Any, *_: Any, **__: Any) -> None:
         """Watch the methods of a class when a distribution of it is first made."""
-        for name, note in (("sample", self._drawn), ("log_prob", self._score)):
+        for name, note in (("sample", self._drawn), ("log_prob", self._likely)):
             owner = next((each for each in type(distribution).__mro__ if name in vars(each)), None)
             if owner is not None and (owner, name) not in self._wrapped:
                 self._wrapped.add((owner, name))
@@ -105,6 +112,12 @@ class LinkWatch:
         if result.grad_fn is not None:
             self.scores.add(identity(result.grad_fn))
             self._scored.update(behind(result.grad_fn, {}).whole().leaves)
+
+    def _likely(self, result: Any, *given: Any, **__: Any) -> None:
+        at = here()
+        if result.grad_fn is not None and at is not None:
+            self.likely[identity(result.grad_fn)] = at
+        self._score(result, *given)
 
     def chosen(self, module: Any, numbers: Any) -> None:
         """A ``module`` chose something by these ``numbers``, perhaps of a code book in a buffer."""
@@ -149,6 +162,7 @@ class LinkWatch:
                 self._keep("argmin", choice["event"]["frames"])
         if not (choices or self.scores or self.samples):
             return
+        self._look_for_likelihood(roots)
         nodes = list(nodes_behind(roots))
         for each in self.samples:
             if self._misses(each, roots, found, nodes):
@@ -177,6 +191,14 @@ class LinkWatch:
         used = [n for n in nodes if any(identity(each) == drawn for each in children(n))]
         by_layers = all(kind_of(node) in (*LAYERS, *PASSING) for node in used)
         return by_layers and not sample["leaves"].isdisjoint(leaves_of(nodes_behind(roots, drawn)))
+
+    def _look_for_likelihood(self, roots: List[Any]) -> None:
+        """Note a log-probability that is the loss; one with a minus before it is none."""
+        for root in roots if self.likely else ():
+            node = root.grad_fn
+            while identity(node) not in self.likely and kind_of(node) in AVERAGES:
+                node = children(node)[0]
+            self.severing.noticed.minimised = self.likely.get(identity(node))
 
     def _look_for_weights(self, nodes: List[Any]) -> None:
         """Find products of a log-probability and a difference whose value is regressed, too."""

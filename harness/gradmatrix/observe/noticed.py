@@ -26,6 +26,11 @@ SHAPES = (
     *("View", "UnsafeView", "Alias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze"),
     *("Index", "IndexSelect", "MaskedSelect", "Select", "Slice", "Gather"),
 )
+LOGITS = "binary_cross_entropy_with_logits"
+PROBABILITIES = (("Softmax", "cross_entropy"), ("Softmax", "nll_loss"), ("Sigmoid", LOGITS))
+"""Operations that give probabilities, and losses that want something else."""
+UNSIGNED = 2**64
+"""What torch adds to the negative number of a dimension."""
 NORMS = ("GroupNorm", "LayerNorm", "RMSNorm")
 COUPLED = (
     *("SGD", "ASGD", "Adam", "NAdam", "RAdam", "Adamax"),
@@ -62,6 +67,8 @@ class NoticeWatch:
         self._differences: Dict[int, Any] = {}
         """Differences of each of n values and each of n others: by identity of the node, the text
         and the line."""
+        self.minimised: Optional[Lines] = None
+        """Where a log-probability was computed that is the loss of this step, without a minus."""
         self._last: Optional[Pass] = None
         """The last backward pass of this step, if it reached a parameter."""
         self._cleared = self._passes = self._wasteful = 0
@@ -117,8 +124,11 @@ class NoticeWatch:
         if self._last is not None:
             self._last = self._last._replace(gradient=self._last.parameter.grad)
 
-    def steps(self) -> None:
+    def steps(self, optimizer: Any) -> None:
         """An optimizer is about to step, perhaps with a gradient that the script made itself."""
+        if self.minimised and not any(each.get("maximize") for each in optimizer.param_groups):
+            self.add("minimised", "", line(self.minimised))
+        self.minimised = None
         last = self._last
         if last and self._cleared and last.parameter.grad is last.gradient is not None:
             self._wasteful += 1
@@ -153,10 +163,18 @@ class NoticeWatch:
     def labelled(self, loss: str, given: Any) -> None:
         """A ``loss`` over labels gets what the model gave."""
         node = given.grad_fn
+        if kind_of(node) == "LogSoftmax":
+            classes = min(1, given.dim() - 1)
+            if node._saved_dim not in (classes, classes - given.dim() + UNSIGNED):
+                self.add("classes", loss, frames())
         while node is not None and kind_of(node) in SHAPES:
             node = node.next_functions[0][0]
-        if kind_of(node) == "Softmax":
+        if (kind_of(node), loss) in PROBABILITIES:
             self.add(loss, "", frames())
+
+    def logits(self, _result: Any, *given: Any, **named: Any) -> None:
+        """A loss gets logits of yes or no."""
+        self.labelled(LOGITS, named.get("input", *given[:1]))
 
     def ran(self, module: Any, inputs: List[Any]) -> None:
         """A module ran on ``inputs``."""

@@ -363,14 +363,14 @@ class Observer:
             self._guarded(self.ranks.before_step, optimizer)
         if self.later.steps(optimizer):
             self._guarded(self.later.before_step, optimizer)
-            self._guarded(self.forward.severing.noticed.steps)  # it keeps a parameter until then
+            self._guarded(self.forward.severing.noticed.steps, optimizer)  # it lets go then
         if self.patient:
             self._guarded(self.late.before_step, optimizer)
         if self._audited(optimizer):
             self._guarded(self.scaler.steps, optimizer, *given[1:], *(named or {}).values())
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
-            self._guarded(self.forward.severing.noticed.steps)
+            self._guarded(self.forward.severing.noticed.steps, optimizer)
             if not self._first_step["stepped"]:
                 asked = [*given[1:], *(named or {}).values()]
                 closure = next(filter(callable, asked), None)
@@ -665,6 +665,7 @@ class Observer:
         loose = {
             i for i, fact in entries.items() if fact["learns"] and not (fact["held"] or i in held)
         }
+        loose = loose or self.parameters.reached.keys() - held
         kept = self.evidence.kept(entries)
         missing = tuple(
             name

@@ -30,7 +30,7 @@ from . import source
 from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .links import LinkWatch
-from .noticed import NoticeWatch
+from .noticed import LOGITS, NoticeWatch
 from .replaced import aside, replace, replace_all, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
 from .torches import Reach, behind, follow, identity, near, unseen
@@ -221,6 +221,7 @@ class SeveringWatch:
             self._replace(torch, name, self._making(f"torch.{name}"), after=True)
         for name in LOSSES:
             self._replace(torch.nn.functional, name, self._labelled(name), after=True)
+        self._replace(torch.nn.functional, LOGITS, self.noticed.logits, after=True)
         for name in DISTANCES:
             self._replace(torch.nn.functional, name, self.noticed.compared(name), after=True)
         self._replace(torch.nn.functional, "ctc_loss", self.operation("ctc_loss"), after=True)

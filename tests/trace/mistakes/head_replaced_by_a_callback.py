@@ -1,0 +1,37 @@
+# cause: other-parameters
+# says: were made after the optimizer was built
+
+import torch
+from torch import nn
+from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+
+set_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x, labels=None):
+        logits = self.head(torch.tanh(self.body(x)))
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+class NewHead(TrainerCallback):
+    def on_epoch_begin(self, args, state, control, model=None, **kwargs):
+        model.head = nn.Linear(16, 2)  # here
+
+
+rows = [{"x": torch.randn(8), "labels": torch.tensor(n % 2)} for n in range(32)]
+args = TrainingArguments(
+    output_dir="out",
+    num_train_epochs=2,
+    per_device_train_batch_size=4,
+    report_to=[],
+    save_strategy="no",
+    use_cpu=True,
+    disable_tqdm=True,
+)
+Trainer(model=Net(), args=args, train_dataset=rows, callbacks=[NewHead()]).train()
