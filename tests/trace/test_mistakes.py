@@ -1,7 +1,7 @@
 """Mistakes as people write them, in ``mistakes/``: the cause and the user's line are named.
 
 The first line of a script says which causes are right, or ``# healthy``. ``# says:`` is followed by
-words that the diagnosis must have, or the remarks on a healthy one. A comment ``# here`` marks
+words that the diagnosis must have, or the report on a healthy one. A comment ``# here`` marks
 each line at which a colleague would point. ``# library`` is a script that needs PEFT or
 Transformers, ``# newest`` one that needs the newest torch.
 """
@@ -19,7 +19,7 @@ import pytest
 import gradmatrix.observe
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.judge.causes import explain
-from gradmatrix.trace.trace import Finding, conclude, left_in
+from gradmatrix.trace.trace import Finding, conclude, headline, left_in, report
 from tests.conftest import NEWEST, OLDEST, STACKS, python_of
 
 FOLDER = Path(__file__).parent / "mistakes"
@@ -92,8 +92,8 @@ def is_right(finding: Finding, script: Script) -> None:
     diagnosis = finding.diagnosis
     if not script.causes:
         assert (None, "trains", ()) == (diagnosis, finding.outcome, finding.trouble)
-        remarks = "\n".join(finding.remarks)
-        assert [] == [words for words in script.says if words not in remarks]
+        said = "\n".join([headline(finding), *report(finding)])
+        assert [] == [words for words in script.says if words not in said]
         return
     assert diagnosis is not None
     places = [place for place in (diagnosis.place, diagnosis.user) if place is not None]

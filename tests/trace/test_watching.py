@@ -304,7 +304,7 @@ def test_what_cannot_be_asked_is_one_sentence(found: dict[str, Any]) -> None:
     """Also steps that never come, and a block that begins after the first step of another one."""
     assert found["few"].startswith("2 of 4 steps were made in the block of watch().")
     later, of_second = found["later"]
-    assert "not judged: what SGD (built at " in later
+    assert "not judged: what a later SGD (built at " in later
     assert later.startswith("trains")
     assert of_second.startswith(
         "6 of 6 parameters of Net do not learn, or only after the steps that are looked at"

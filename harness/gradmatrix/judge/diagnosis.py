@@ -1493,7 +1493,7 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
 
 def no_rate(seen: Observation) -> Diagnosis | None:
     """Gradients were there, but the learning rate of every step was 0."""
-    stepped = [built for built in seen.optimizers if built.steps]
+    stepped = [built for built in seen.optimizers if built.steps and built.learning_rates]
     still = [p for p in seen.parameters if p.held and p.learns and best_step(p) == "f"]
     if seen.raised is not None or not still or any(p.changed for p in seen.parameters):
         return None

@@ -82,8 +82,6 @@ class LateWatch:
         """What optimizers held, by id (weak references)."""
         self.strangers: Set[int] = set()
         """Optimizers that hold nothing which an earlier one held, by id."""
-        self.early: List[List[Dict[str, Any]]] = []
-        """Where the optimizers were built that the audit looks at."""
         self.unjudged: List[Dict[str, Any]] = []
         """The first optimizers of models that were trained only after the audit."""
         self._extra: List[Dict[str, Any]] = []
@@ -229,7 +227,7 @@ class LateWatch:
 
     def passes(self, optimizer: Any, facts: List[Dict[str, Any]]) -> None:
         """An optimizer makes its first step, and nobody looks; ``facts`` are those of it."""
-        known = [*self.early, *(each["frames"] for each in self.unjudged)]
+        known = [each["frames"] for each in self.unjudged]
         if id(optimizer) in self.strangers and len(self.unjudged) < PHASES:
             self.unjudged += [each for each in facts if each["frames"] not in known]
 

@@ -256,8 +256,6 @@ class Observer:
             self._undo.append(self.births.install(sys._getframe(3)))
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         self.forward.severing.noticed.built(optimizer, self.parameters.built_at(optimizer))
-        if self.steps <= self.audit:
-            self.late.early.append(self.parameters.built_at(optimizer))
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
         if self.evidence.over:
@@ -412,7 +410,10 @@ class Observer:
             self._guarded(self._began_late, optimizer)
         self._newcomers.discard(identity)
         begins = newcomer and (  # one optimizer for each parameter may be built in the first step
-            self.backward.asked or identity not in self.late.strangers
+            self.backward.asked
+            or identity not in self.late.strangers
+            # After the audit nobody counts calls of autograd.grad.
+            or (self.steps > self.audit and not self.backward.calls)
         )
         if self.parameters.copies.part or (
             self._since and identity not in self._since and not begins

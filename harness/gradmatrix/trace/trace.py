@@ -360,7 +360,7 @@ def begins_late(built: Built) -> bool:
 def notes(seen: Observation) -> list[str]:
     """What a verdict does not cover: optimizers that step late, parameters in no optimizer."""
     late = {
-        f"{built.type} (built at {format_frame(innermost_frame(built.frames))})": None
+        f"a later {built.type} (built at {format_frame(innermost_frame(built.frames))})": None
         for built in seen.optimizers
         if begins_late(built)
     }
