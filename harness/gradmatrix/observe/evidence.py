@@ -141,9 +141,10 @@ class Evidence:
         self._look_for_added(found)
         self._look_upstream(roots, found)
         self.births.reached(found.leaves)
-        self.forward.severing.dropped.clear()
-        self.forward.severing.noticed.passes(roots, found.leaves)
-        self.forward.severing.noticed.zeroed.clear()
+        dropped, noticed = self.forward.severing.dropped, self.forward.severing.noticed
+        noticed.passes(roots, found.leaves, dropped)
+        dropped.clear()
+        noticed.zeroed.clear()
         for event in self.forward.severing.severed:
             event["early"] = True
         if not whole:
@@ -467,11 +468,11 @@ class Evidence:
             }
             severing.clipped = []
             return found
-        held = (p for each in self.held() for p in each if id(p) in zero)
+        held = (id(p.grad) for each in self.held() for p in each if id(p) in zero)
         zeroed = severing.noticed.zeroed
-        if any(id(parameter.grad) in zeroed for parameter in held):
-            at = line(next(iter(zeroed.values())))
-            return {"how": "grad.zero_", "module": None, "parameters": zero, "frames": at}
+        cleared = next((line(zeroed[each]) for each in held if each in zeroed), None)
+        if cleared is not None:
+            return {"how": "grad.zero_", "module": None, "parameters": zero, "frames": cleared}
         blank = self.forward.finite.zero
         if blank is not None:
             # A mask of zeros takes its shape from the tensor that it hides.

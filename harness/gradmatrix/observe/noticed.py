@@ -59,8 +59,7 @@ class NoticeWatch:
     def __init__(self) -> None:
         self._found: Dict[Tuple[str, str, int], Dict[str, Any]] = {}
         self.zeroed: Dict[int, Optional[Lines]] = {}
-        """Tensors, by id, that were set to 0 in place since the last backward pass; the first with
-        its line."""
+        """Tensors, by id, that were set to 0 in place since the last backward pass, and where."""
         self._clips = 0
         self._clipped: Optional[List[Dict[str, Any]]] = None
         """Where gradients were first clipped, until a call finds a gradient."""
@@ -74,6 +73,8 @@ class NoticeWatch:
         self._cleared = self._passes = self._wasteful = 0
         """The passes of this step that were made at one line, and how many of their gradients were
         cleared before the next; and the steps in which some were."""
+        self._clearing: Optional[Lines] = None
+        """Where the last of them was cleared, if that was seen."""
 
     def add(self, how: str, text: str, at: List[Dict[str, Any]]) -> None:
         """Keep a fact of the user's own line."""
@@ -85,7 +86,7 @@ class NoticeWatch:
     def changed(self, tensor: Any, how: str) -> None:
         """A tensor was changed in place. A gradient is one that needs none itself."""
         if how == "zero_" and not tensor.requires_grad:
-            self.zeroed[id(tensor)] = None if self.zeroed else here()
+            self.zeroed[id(tensor)] = here()
 
     def clips(self, parameters: List[Any]) -> None:
         """Gradients are about to be clipped."""
@@ -97,8 +98,16 @@ class NoticeWatch:
             self._clips += 1
             self._clipped = self._clipped or frames()
 
-    def passes(self, roots: List[Any], leaves: Dict[int, Any]) -> None:
-        """A backward pass from ``roots`` is about to reach ``leaves``."""
+    def passes(
+        self, roots: List[Any], leaves: Dict[int, Any], dropped: Dict[int, Optional[Lines]]
+    ) -> None:
+        """A backward pass from ``roots`` is about to reach ``leaves``.
+
+        Args:
+            roots: what it begins at.
+            leaves: what it ends at.
+            dropped: parameters, by id, whose gradients were set to None, and where.
+        """
         import torch
 
         averaged = summands(roots, AVERAGED) if self._differences else ()
@@ -113,6 +122,8 @@ class NoticeWatch:
             last.parameter.grad is None or id(last.gradient) in self.zeroed
         ):
             self._cleared += last.before is None or not last.before.differs_from(last.parameter)
+            cleared = self.zeroed.get(id(last.gradient))
+            self._clearing = dropped.get(id(last.parameter), cleared)
         self._passes += 1
         least = min(filter(is_parameter, leaves.values()), key=torch.numel, default=None)
         asked = self._passes > 1 or self._wasteful > 0
@@ -133,7 +144,8 @@ class NoticeWatch:
         if last and self._cleared and last.parameter.grad is last.gradient is not None:
             self._wasteful += 1
             if self._wasteful == SEVERAL:
-                self.add("cleared", f"{self._cleared} of {self._passes}", line(last.at))
+                text = f"{self._cleared} of {self._passes}"
+                self.add("cleared", text, line(self._clearing or last.at))
         self._last, self._cleared, self._passes = None, 0, 0
 
     def compared(self, loss: str) -> Callable[..., None]:

@@ -1,6 +1,6 @@
 # healthy
 # says: the gradients of 3 of 4 backward passes before a step are cleared
-# says: at healthy_cleared_in_accumulation.py:15
+# says: at healthy_cleared_in_accumulation.py:14
 
 import torch
 from torch import nn
