@@ -1481,11 +1481,19 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
             advice += " accelerator.accumulate() has a condition of its own: step without another."
         return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, advice=advice)
     asked = next((frame for frame in seen.asked if frame.user), None)
+    others = [
+        f"Another optimizer, {built.type}, made {counted(built.steps, 'step')}"
+        f"{say_where(innermost_frame(built.frames), 'it is built at')}. Perhaps one of its steps"
+        " was meant for the optimizer that never stepped."
+        for built in seen.optimizers
+        if built.steps and built.learning_rates
+    ]
     return make_diagnosis(
         Cause.NEVER_STEPPED,
         module,
         at,
         line,
+        *others[:1],
         led=idle[0].frames,
         user=asked if at is not None and at.user else None,
     )
