@@ -1850,8 +1850,9 @@ def severed(seen: Observation) -> Diagnosis | None:
             f"The loss had a graph before, and has none since a part of the script ran under"
             f" {event.how}{say_where(at, 'at')}: a tensor that is made there has no graph.",
             led=event.frames,
-            advice="Update the same tensor in place (w -= rate * w.grad): w = w - rate * w.grad"
-            " makes a new tensor, which does not require a gradient.",
+            advice="Update the same tensor in place (w -= rate * w.grad), and clear its gradient"
+            " after each update (w.grad = None): w = w - rate * w.grad makes a new tensor, which"
+            " does not require a gradient.",
         )
     if event.how in SWITCHES:
         cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF

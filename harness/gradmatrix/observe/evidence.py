@@ -522,11 +522,18 @@ class Evidence:
         ][:SHOWN]
 
     def _made_off(self) -> List[Dict[str, Any]]:
-        """Without modules: the part under a switch since the last backward pass with a graph."""
+        """Without modules: the part under a switch since the last backward pass with a graph.
+
+        If an update there makes new tensors, it is named, and not the switch.
+        """
         known = self.forward.seen or not self._reached_tensors
         log = [] if known else [s for s in self.forward.switches.log if not s.of_step]
         event: Dict[str, Any] = {"module": None, "parameters": set()}
-        return [{**event, "how": each.how, "frames": each.frames} for each in log[-1:]]
+        return [
+            {**event, "how": each.how, "frames": source.rebound(at) or each.frames}
+            for each in log[-1:]
+            for at in [each.decorated or each.frames[0]]
+        ]
 
     def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
         """The ``events`` with ``affected`` parameters (ids) behind them, most telling first."""

@@ -563,13 +563,28 @@ def makes_new(node: Any, local: Set[str]) -> bool:
     if isinstance(value, ast.BinOp):
         while isinstance(value, ast.BinOp):
             value = value.left
-        return dotted(value).partition(".")[0] in targets
-    owner, _, method = dotted(getattr(value, "func", None)).rpartition(".")
-    if method not in ARITHMETIC:
-        return False
-    if owner == "torch" and value.args:
-        return dotted(value.args[0]).partition(".")[0] in targets
-    return owner.partition(".")[0] in targets
+        first = dotted(value)
+    else:
+        first, _, method = dotted(getattr(value, "func", None)).rpartition(".")
+        if method not in ARITHMETIC:
+            return False
+        if first == "torch" and value.args:
+            first = dotted(value.args[0])
+    return any(f"{first}.".startswith(f"{each}.") for each in targets)
+
+
+def rebound(switch: Place) -> List[Place]:
+    """Updates that bind a name to a new tensor, ``w = w - rate * w.grad``.
+
+    Those from the line of ``switch`` on, in the same function.
+    """
+
+    def wanted(node: Any) -> Optional[bool]:
+        own = set(map(dotted, getattr(node, "targets", ())))
+        return True if own and makes_new(node, own) and "grad" in ast.dump(node.value) else None
+
+    hits = [at for _, at in found(wanted, files()) if at["line"] >= switch["line"]]
+    return [at for at in hits if all(at[key] == switch[key] for key in ("file", "function"))]
 
 
 def kept_generators() -> List[Place]:
