@@ -460,6 +460,8 @@ class Faded(Frozen, frozen=True):
     the parameters."""
     stepped: tuple[Frame, ...] = ()
     """Where the script steps a scheduler."""
+    end: Written | None = None
+    """The relu or clamp that is the last operation of the model, if all gradients were zero."""
 
 
 class Unmoved(Frozen, frozen=True):

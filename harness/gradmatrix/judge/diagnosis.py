@@ -303,6 +303,10 @@ OWN_LOSS = (
     "Compute the loss of that optimizer from what these modules give, without detach, item or"
     " no_grad on the way. If they should not learn, leave its step out."
 )
+NO_END = (
+    "Its output is the model's output: leave the activation out. Then the model reaches targets"
+    " below 0, and is nowhere flat. If the output must be positive, use softplus."
+)
 TOO_LARGE = (
     "Lower the learning rate or scale the inputs and targets, and leave out an activation behind"
     " the last layer. LeakyReLU and GELU are nowhere flat."
@@ -2176,11 +2180,20 @@ def died(seen: Observation) -> Diagnosis | None:
         return None
     if seen.faded is not None and seen.faded.how == "zero":
         built = seen.faded.frames
+        end = seen.faded.end
         line = (
-            f"In the last {counted(seen.faded.steps, 'step')} of {seen.faded.optimizer} half of the"
-            " gradients or more were exactly zero, whenever they were looked at; at first they were"
-            " not. Layers have died."
+            f"In the last {counted(seen.faded.steps, 'step')} of {seen.faded.optimizer}"
+            f" {'all gradients' if end else 'half of the gradients or more'} were exactly zero,"
+            " whenever they were looked at; at first they were not."
         )
+        if end is not None:
+            at = innermost_frame(end.frames)
+            first = (
+                f"The model ends in {end.text}{say_where(at, 'at')}, and that became flat for all"
+                " values that it gets, so nothing before it learns."
+            )
+            return make_diagnosis(Cause.DEAD, None, at, first, line, led=end.frames, advice=NO_END)
+        line += " Layers have died."
     elif long and all(since) and all(seen.losses[-DIED:]):
         built = seen.optimizers[0].frames if seen.optimizers else ()
         line = (

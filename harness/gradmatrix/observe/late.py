@@ -37,6 +37,8 @@ LOOKS = 3
 """So many looks in a row, at ever longer distances, find more zeros than a pause in training."""
 CLEARED = 1
 """In a step without backward a gradient that is kept is written to once: it is set to zero."""
+HALF = 0.5
+"""This share of an optimizer's parameters is more than a branch that rests."""
 FURTHER = 1.5
 """The next look is at so many times the step of the last one."""
 TINY = 1e-8
@@ -72,6 +74,8 @@ class LateWatch:
         of each parameter, by its id: zeros, or a gradient that no optimizer uses."""
         self._optimizers: List[Any] = []
         """All optimizers (weak references)."""
+        self.ended: Callable[[], Optional[Dict[str, Any]]] = lambda: None
+        """The relu or clamp that is the last operation of the model."""
         self.froze: Callable[[], Dict[Any, List[Any]]] = dict
         """What was frozen (weak references), by line."""
         self.named: Callable[[List[Any]], List[str]] = lambda _parameters: []
@@ -169,7 +173,7 @@ class LateWatch:
             seen["dead"]["frames"] = self.built_at(optimizer)
             # In a chain all that comes before a dead layer is dead, too. Experts are no chain.
             chain = dead.keys() == set(order[: len(dead)])
-            seen["half"] = chain and 2 * len(dead) >= len(now)
+            seen["share"] = len(dead) / len(now) if chain else 0
 
     def _look_at_modes(self, optimizer: Any) -> None:
         """Look whether a module that began in training mode is trained in evaluation mode."""
@@ -253,8 +257,8 @@ class LateWatch:
         for each in self._looks.values():
             if "left" in each:
                 return {**each["left"], "how": "loose"}
-        if self.dead(half=True):
-            return self.dead(half=True)[0]
+        for dead in self.dead(HALF):
+            return {**dead, "end": self.ended() if dead in self.dead(1) else None}
         return self._pattern_run()
 
     def _frozen(self, extra: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -273,11 +277,11 @@ class LateWatch:
         named = {"how": "frozen", "optimizer": extra["optimizer"], "steps": steps}
         return {**named, "frames": found} if found else None
 
-    def dead(self, *, half: bool = False) -> List[Dict[str, Any]]:
-        """What got only zeros at the last looks, of each optimizer; or only where it is most."""
+    def dead(self, share: float = 0) -> List[Dict[str, Any]]:
+        """What got only zeros at the last looks, of each optimizer, if it is such a ``share``."""
         found = []
         for each in self._looks.values():
-            if "dead" in each and (each["half"] or not half):
+            if "dead" in each and each["share"] >= share:
                 steps = each["made"] - each["since"]
                 found.append({**each["dead"], "how": "zero", "steps": steps})
         return found

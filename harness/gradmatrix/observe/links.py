@@ -8,9 +8,22 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Set,
+    Tuple,
+)
 
+from .finite import CUTTING
 from .frames import frames, here, line, plumbing
+from .source import called_in
 from .torches import MOST, PASSING, Reach, behind, follow, identity
 
 if TYPE_CHECKING:
@@ -54,6 +67,9 @@ class LinkWatch:
         """What was found, by how and by its line: the frames, and the leaves behind a sample."""
         self._excused: Set[Any] = set()
         """Lines whose samples go where they should."""
+        self._ends: Dict[Any, Optional[Lines]] = {}
+        """The operations and the classes of modules with which the models of backward passes ended,
+        if that cuts values off, and where each module was called."""
         self._wrapped: Set[Tuple[Any, str]] = set()
 
     def install(self, torch: Any, replace: Callable[..., None]) -> None:
@@ -151,11 +167,36 @@ class LinkWatch:
                 elif own:
                     each["fed"].add((id(module), identity(root.grad_fn)))
 
+    def _look_at_end(self, roots: List[Any], outputs: List[Any]) -> None:
+        """Keep the module whose output is cut off, if nothing with parameters comes after it."""
+        cuts, before = cut_at_the_end(roots)
+        cut = identity(cuts[0]) if len(cuts) == 1 else None
+        end: Any = next(
+            (
+                (CUTTING[kind_of(cuts[0])], type(module), at)
+                for node, module, at in (outputs if cut is not None else ())
+                if node == cut or (node in before and any(True for _ in module.parameters()))
+            ),
+            None,
+        )
+        self._ends[end and end[:2]] = end and end[2]
+
+    def ended(self) -> Optional[Dict[str, Any]]:
+        """The operation with which the models of all backward passes ended, and its line."""
+        end = next(iter(self._ends)) if len(self._ends) == 1 else None
+        if end is None:
+            return None
+        operation, kind = end
+        made = called_in(kind.forward, operation)[-1:]
+        text = f"`{operation}` of {kind.__name__}" if made else kind.__name__
+        return {"text": text, "frames": made or line(self._ends[end])}
+
     def about_to(self, roots: List[Any], found: Reach, outputs: List[Any]) -> None:
         """A backward pass is about to run from ``roots``, which reaches ``found``.
 
         ``outputs`` are the outputs of modules: the identity of the node, the module, and the line.
         """
+        self._look_at_end(roots, outputs)
         choices = [e for e in self.severing.severed if e["how"] == "argmin" and e["behind"]]
         for choice in self.choices:
             if unlinked(choice, found, list(nodes_behind(roots)), outputs, self.linked):
@@ -299,6 +340,26 @@ def holds(torch: Any, given: Any, sample: Any) -> bool:
     given, sample = (torch._C._TensorBase.detach(each) for each in (given, sample))
     size = sample.shape[-1]
     return any(torch.equal(part, sample) for part in (given[..., :size], given[..., -size:]))
+
+
+def cut_at_the_end(roots: Iterable[Any]) -> Tuple[List[Any], Set[int]]:
+    """The nodes that cut values off between ``roots`` and all parameters.
+
+    Returns:
+        these nodes, and the identities of those before them; no node if a parameter is nearer.
+    """
+    waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+    cuts: List[Any] = []
+    before: Set[int] = set()
+    for node in waiting:
+        if kind_of(node) in CUTTING:
+            cuts.append(node)
+        elif kind_of(node) == "AccumulateGrad" or hasattr(node, "_forward_cls"):
+            return [], before  # a function in Python may hold parameters, as a checkpoint does
+        elif identity(node) not in before:
+            before.add(identity(node))
+            waiting += children(node)
+    return cuts, before
 
 
 def place(at: List[Dict[str, Any]]) -> Any:

@@ -137,6 +137,7 @@ class Observer:
         """Let the watches tell each other what they see."""
         self.late.audited = self._audited
         self.late.built_at = self.parameters.built_at
+        self.late.ended = self.forward.severing.links.ended
         self.late.froze = lambda: self.forward.severing.froze
         self.late.named, self.late.lived = self.parameters.names_of, self.parameters.lived
         self.late.made_by = lambda optimizer: (
