@@ -171,5 +171,6 @@ def advise_on_error(seen: Observation) -> str:
         return (
             "Its .grad is None: backward did not reach this tensor, or was not called since its"
             " gradient was cleared. Check that it requires a gradient and that the loss uses it."
+            " w = w - rate * w.grad makes a new tensor, which has none: write w -= rate * w.grad."
         )
     return ""
