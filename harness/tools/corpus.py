@@ -502,6 +502,7 @@ def readable(answer: Answer) -> dict[str, object]:
         "case": answer.case.name,
         "outcome": finding.outcome,
         "says": finding.explanation,
+        "remarks": finding.remarks,
         "diagnosis": finding.diagnosis,
         "truth": None if fault is None else fault.truth,
         "right": {name: getattr(answer, name) for name in WANTED} if fault else answer.right,
