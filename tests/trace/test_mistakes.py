@@ -146,10 +146,3 @@ def test_a_plateau_and_a_decoupled_weight_decay_have_no_remark(
 ) -> None:
     """The value was better than the first before the rate was lowered, or got worse again."""
     assert () == found["healthy_plateau_of_its_mode"].remarks
-
-
-def test_weights_that_are_initialised_for_a_new_optimizer_have_no_remark(
-    found: dict[str, Finding],
-) -> None:
-    """Each fold of a cross-validation begins anew."""
-    assert () == found["healthy_initialised_for_each_fold"].remarks

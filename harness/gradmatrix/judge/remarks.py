@@ -353,8 +353,6 @@ NOTICED = {
     " {1} was not undone. Call train() before training goes on",
     "low": "the scheduler that was set at {1} kept the learning rate at {0} or less, below 1 % of"
     " the optimizer's own: the run ended before its warm-up did, or its factors are too small",
-    "anew": "weights that had learned are initialised again at {1}, {0}, so what they learned is"
-    " lost. If they should keep it, initialise them once, before training",
     "plateau_min": 'the value that ReduceLROnPlateau at {1} gets (mode="min") rose {0}. If higher'
     ' is better, use mode="max"',
     "plateau_max": 'the value that ReduceLROnPlateau at {1} gets (mode="max") fell {0}. If it is a'

@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import source
-from .frames import frames, here, line
+from .frames import line
 from .rates import SCHEDULER
 from .torches import Kept, held_by, highest_rate, read_gradient, reading
 
@@ -42,8 +41,6 @@ HALF = 0.5
 """This share of an optimizer's parameters is more than a branch that rests."""
 FURTHER = 1.5
 """The next look is at so many times the step of the last one."""
-AGAIN = 2
-"""Weights that are initialised so often after some steps begin anew each time."""
 TINY = 1e-8
 """A learning rate that is so small beside the highest one changes nothing."""
 
@@ -387,65 +384,6 @@ class LaterTraining:
         for identity in set(forward.seen) - self.evidence.before:
             del forward.seen[identity]
             forward.trained.discard(identity)
-
-
-class InitialisedWatch:
-    """Watches in the whole run whether weights that have learned are initialised again."""
-
-    made: Callable[[int], int]
-    """How many steps an optimizer has finished, by its id."""
-
-    def __init__(self) -> None:
-        self._stepped: Dict[int, Set[Any]] = {}
-        """The functions in which an optimizer first stepped, by id."""
-        self._learning: Dict[int, Tuple[Any, int]] = {}
-        """What optimizers that stepped hold, by its place in memory: a weak reference, and the id
-        of the optimizer."""
-        self._drawn: Dict[Any, Dict[str, Any]] = {}
-        """Where such weights were given random values, by line and id of the optimizer."""
-
-    def built(self) -> None:
-        """An optimizer was built: a new training may begin, as in cross-validation."""
-        often = {of: each for of, each in self._drawn.items() if each["times"] >= AGAIN}
-        self._drawn = often
-
-    def steps(self, optimizer: Any) -> None:
-        """An optimizer is about to make its first step."""
-        self._stepped[id(optimizer)] = {(at["file"], at["function"]) for at in frames()}
-        self._learning = {i: each for i, each in self._learning.items() if each[0]() is not None}
-        with contextlib.suppress(Exception):  # not every tensor has a place in memory
-            for each in held_by(optimizer):
-                self._learning[each.data_ptr()] = weakref.ref(each), id(optimizer)
-
-    def drawn(self, tensor: Any) -> None:
-        """Random values were written to ``tensor``, perhaps to weights that have learned."""
-        if not self._learning:
-            return
-        with contextlib.suppress(Exception):  # not every tensor has a place in memory
-            place = tensor.data_ptr()
-            reference, optimizer = self._learning.get(place, (None, 0))
-            weights = reference and reference()
-            if weights is None or not weights.requires_grad:
-                return
-            if (weights.data_ptr(), weights.numel()) != (place, tensor.numel()):
-                return
-            new = {"times": 0, "last": 0, "frames": frames()}
-            found = self._drawn.setdefault((here(), optimizer), new)
-            made = self.made(optimizer)
-            found["times"] += made > found["last"] + 1  # not if it is done for each step
-            found["last"] = made
-
-    def facts(self) -> List[Dict[str, Any]]:
-        """Where that was: in the function that also steps the optimizer, if it is one of these."""
-        places = {}
-        for (_, optimizer), found in self._drawn.items():
-            inner = dropwhile(lambda at: not at["user"], found["frames"])
-            own = list(takewhile(lambda at: at["user"], inner))
-            beside = [at for at in own if (at["file"], at["function"]) in self._stepped[optimizer]]
-            if found["times"] >= AGAIN:
-                fact = {"how": "anew", "text": f"{found['times']} times"}
-                places[str((beside or own)[:1])] = {**fact, "frames": (beside or own)[:1]}
-        return list(places.values())
 
 
 def differs(module: Any) -> bool:

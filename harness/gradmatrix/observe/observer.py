@@ -20,7 +20,7 @@ from .births import BirthWatch
 from .clock import Clock, waited_s
 from .evidence import Evidence
 from .forward import ForwardWatch
-from .late import InitialisedWatch, LaterTraining, LateWatch
+from .late import LaterTraining, LateWatch
 from .parameters import ParameterWatch
 from .raising import culprit, without_parameters
 from .ranks import RankWatch
@@ -115,7 +115,7 @@ class Observer:
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
         self.messages = MessageWatch()
-        self.scaler, self.rates, self.initialised = ScalerWatch(), RateWatch(), InitialisedWatch()
+        self.scaler, self.rates = ScalerWatch(), RateWatch()
         self.ranks = None if folder is None else RankWatch(folder)
         self._unmoved: Optional[Dict[str, Any]] = None
         """Why the updates of a script without an optimizer change nothing."""
@@ -157,7 +157,6 @@ class Observer:
         self.backward.passed = self._passed
         self.evidence.held = lambda: [held_by(optimizer) for optimizer in self._optimizers]
         self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
-        self.initialised.made = self.scaler.made
         self.scaler.on_skip = lambda: self.backward.skipped(self.steps)
         self.forward.finite.loss_of = self.backward.loss_of
         self.forward.finite.scaling = lambda: self.scaler.scaling
@@ -192,8 +191,6 @@ class Observer:
             self._undo.append(self.backward.install())
             self._undo.append(self.tree.install())
             self._undo.append(self.forward.install())
-            if self.patient:
-                self._undo.append(self.forward.severing.install_drawn(self.initialised.drawn))
             self._undo.append(self.forward.severing.install_early())
         return self
 
@@ -254,7 +251,6 @@ class Observer:
             self._step_of.pop(id(optimizer), None)  # an optimizer that is gone may have had this id
         self._keep(optimizer)
         self.late.built(optimizer)
-        self.initialised.built()
         self.rates.built(optimizer)
         self.forward.severing.late = True
         if not self.births.on and self.steps < self.audit:
@@ -369,8 +365,6 @@ class Observer:
             self._guarded(self.forward.severing.noticed.steps, optimizer)  # it lets go then
         if self.patient:
             self._guarded(self.late.before_step, optimizer)
-            if id(optimizer) not in self._step_of:
-                self._guarded(self.initialised.steps, optimizer)
         if self._audited(optimizer):
             self._guarded(self.scaler.steps, optimizer, *given[1:], *(named or {}).values())
             self._guarded(self.parameters.before_step, optimizer)
@@ -514,7 +508,6 @@ class Observer:
                 *(self._or(self.rates.low, []) if self.stop_after is None else []),
                 *self._or(self.rates.plateaus, []),
                 *self._or(self.late.evaluating, []),
-                *self._or(self.initialised.facts, []),
             ],
             "step_times_s": [after[0] - before[0] for before, after in self.ticks.steps],
             "waited_s": [waited_s(*step) for step in self.ticks.steps],

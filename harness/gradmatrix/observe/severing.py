@@ -86,8 +86,6 @@ MAKING = ("tensor", "as_tensor")
 ADDING = ("__add__", "__radd__", "add", "__sub__", "__rsub__", "sub")
 """Methods by which a part is added to a loss; ``+=`` is among the operations in place."""
 FILLING = ("fill_", "zero_", "normal_", "uniform_")
-RANDOM = ("normal_", "uniform_")
-"""Most functions that initialise weights call one of them."""
 INIT = os.path.join("torch", "nn", "init.py")
 LOSSES = ("cross_entropy", "nll_loss")
 DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
@@ -112,8 +110,6 @@ class SeveringWatch:
     """Ids of the tensors for whose gradients torch.autograd.grad was asked."""
     of_one: Callable[[str], None]
     """Called with the name of a loss over one class."""
-    drawn: Optional[Callable[[Any], None]] = None
-    """Called with each tensor that gets random values, if that is watched in the whole run."""
     floored: Optional[Lines] = None
     """Where the last ``//`` of a tensor with a graph was computed."""
 
@@ -191,9 +187,9 @@ class SeveringWatch:
         self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
         self._replace_compile(torch)
-        native, watched = torch._C._nn, RANDOM if self.drawn else ()
+        native = torch._C._nn
         for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS), (native, NATIVE)):
-            for name in (each for each in names if hasattr(place, each) and each not in watched):
+            for name in (each for each in names if hasattr(place, each)):
                 note = self._changing(name, by_torch=place is not torch.Tensor)
                 self._replace(place, name, note, after=True)
         self._replace(torch.nn.Module, "load_state_dict", self.noticed.loaded, after=True)
@@ -202,24 +198,6 @@ class SeveringWatch:
                 self._replace_clip(owner, name)
         self._put()
         return self.remove
-
-    def install_drawn(self, drawn: Callable[[Any], None]) -> Callable[[], None]:
-        """Watch in the whole run which tensors get random values, and call ``drawn`` with them."""
-        import torch
-
-        self._torch, self.drawn = torch, drawn
-        others, self._undo = self._undo, []
-        for name in RANDOM:
-            note = self._changing(name, by_torch=False)
-            self._replace(torch.Tensor, name, note, after=True)
-        self._put()
-        own, self._undo = self._undo, others
-
-        def remove() -> None:
-            while own:
-                own.pop()()
-
-        return remove
 
     def install(self) -> Callable[[], None]:
         """Watch during the audit what leaves the graph."""
@@ -302,12 +280,12 @@ class SeveringWatch:
         ``note`` gets the arguments; if it is called ``after``, it gets the result too.
         """
         original: Any = getattr(owner, name)
-        building, undo = self._torch.is_grad_enabled, self._undo
+        building = self._torch.is_grad_enabled
         in_python = isinstance(original, FunctionType)
         call = partial(dispatched, self._torch.overrides, original) if in_python else original
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if (self.stepping and not building()) or not undo:  # somebody may have kept it
+            if (self.stepping and not building()) or not self._undo:  # somebody may have kept it
                 return call(*args, **kwargs)
             if after:
                 result = call(*args, **kwargs)
@@ -360,10 +338,6 @@ class SeveringWatch:
         """Note a change in place; that of an activation is called ``by_torch`` for a module."""
 
         def note(result: Any, tensor: Any, *given: Any, **__: Any) -> None:
-            if self.drawn and how in RANDOM:
-                self.drawn(tensor)
-                if not self._undo:
-                    return  # nothing else is watched any more
             if tensor.requires_grad and (by_torch or not plumbing(sys._getframe(3))):
                 self.spoiled.changed(tensor, how)
                 if how == "__iadd__" and self._on:
@@ -375,16 +349,13 @@ class SeveringWatch:
                 if not plumbing(sys._getframe(3)):
                     self.rewritten[id(tensor)] = here()
             elif how in FILLING and isinstance(tensor, self._parameter):
-                self._filling(tensor, sys._getframe(3))
+                caller = sys._getframe(3)
+                while caller.f_back is not None and caller.f_code.co_filename.endswith(INIT):
+                    caller = caller.f_back
+                if not plumbing(caller):
+                    self.filled[id(tensor)] = here()
 
         return note
-
-    def _filling(self, parameter: Any, caller: FrameType) -> None:
-        """Note that the script itself initialises a parameter."""
-        while caller.f_back is not None and caller.f_code.co_filename.endswith(INIT):
-            caller = caller.f_back
-        if not plumbing(caller):
-            self.filled[id(parameter)] = here()
 
     def _refilling(self, tensor: Any, how: str) -> None:
         """Note that weights are filled with new values; a copy may bring earlier ones back."""
