@@ -12,7 +12,8 @@ function roving(within) {
     const links = [...region.querySelectorAll("a")];
     const stop = region.querySelector("tbody td a") ?? links[0];
     if (!stop) continue;
-    for (const each of links) each.tabIndex = each === stop ? 0 : -1;
+    for (const each of links) if (each.tabIndex !== -1) each.tabIndex = -1; // to set it takes long
+    stop.tabIndex = 0;
     region.removeAttribute("tabindex"); // a link that gets the focus scrolls it
   }
 }

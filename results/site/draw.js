@@ -112,16 +112,17 @@ function line(row, device, columns, accepted) {
   const cells = columns.map((index) => {
     const kind = KIND_OF.get(letters[index]);
     if (accepted && !accepted[kind]) return make("td", { class: "x" }, "·");
-    const target = `cells/${path(stacks[index][0])}.html#${place}`;
-    return cell(kind, rates[index], target);
+    return cell(kind, rates[index], EVIDENCE[index] + place);
   });
   return make("tr", {}, title, ...cells);
 }
 
+const EVIDENCE = stacks.map(([name]) => `cells/${path(name)}.html#`);
+
 /* Copies of a finished cell are quicker to make than cells. */
 const FINISHED = kinds.map(([style, word, note, outcome]) => {
   if (outcome === "not run") return make("td", { class: style }, word);
-  const shown = link("", word);
+  const shown = make("a", { href: "", tabindex: "-1" }, word); // arrows.js gives a stop to one
   if (style !== "p" && titles[word]) shown.title = titles[word];
   if (note) shown.append(make("small", {}, ...broken(note, ":")));
   return make("td", { class: style }, shown);
@@ -131,7 +132,7 @@ function cell(kind, rate, target) {
   const copy = FINISHED[kind].cloneNode(true);
   const address = copy.firstElementChild;
   if (address) address.href = target;
-  if (rate !== null) address.lastElementChild.textContent = `${rate}/s`;
+  if (rate !== null) address.lastChild.firstChild.data = `${rate}/s`;
   return copy;
 }
 

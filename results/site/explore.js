@@ -159,7 +159,9 @@ function go(filter) {
   tables.classList.add("fresh"); // what is in sight is laid out first
   show(read(fragment));
   clearTimeout(settling);
-  settling = setTimeout(() => tables.classList.remove("fresh"), 100);
+  requestAnimationFrame(() => {
+    settling = setTimeout(() => tables.classList.remove("fresh"), 100); // after it was drawn
+  });
 }
 
 async function copy() {
