@@ -2624,13 +2624,19 @@ def module_of(parameter: Parameter) -> str:
 
 def outermost(some: Sequence[Parameter], seen: Observation) -> list[str]:
     """The largest modules in which only ``some`` parameters should learn."""
-    others = [p.name for p in seen.parameters if p.learns and p not in some]
-    found = []
-    for module in map(module_of, some):
-        around = accumulate(module.split("."), "{}.{}".format)
-        free = (each for each in around if not any(o.startswith(f"{each}.") for o in others))
-        found.append(next(free, module))
+    names = {p.name for p in some}
+    others = (module_of(p) for p in seen.parameters if p.learns and p.name not in names)
+    taken = {around for module in others for around in outwards(module)}
+    found = (
+        next((around for around in outwards(module) if around not in taken), module)
+        for module in map(module_of, some)
+    )
     return list(dict.fromkeys(found))
+
+
+def outwards(module: str) -> Iterable[str]:
+    """The names of a module and of those around it, the outermost first."""
+    return accumulate(module.split("."), "{}.{}".format)
 
 
 def say_what_learns(seen: Observation) -> tuple[str, ...]:
