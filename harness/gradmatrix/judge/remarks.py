@@ -351,8 +351,8 @@ NOTICED = {
     " one value for all. Give both the same shape, such as with squeeze(-1) or unsqueeze(-1)",
     "mode": "from step {0} on at the latest, the model was trained in evaluation mode: eval() at"
     " {1} was not undone. Call train() before training goes on",
-    "low": "the scheduler that was set at {1} kept the learning rate at {0} or less, below 1 % of"
-    " the optimizer's own: the run ended before its warm-up did, or its factors are too small",
+    "low": "the scheduler that was set at {1} kept the learning rate below 1 % of the optimizer's"
+    " own, at about {0}: the run ended before its warm-up did, or its factors are too small",
     "plateau_min": 'the value that ReduceLROnPlateau at {1} gets (mode="min") rose {0}. If higher'
     ' is better, use mode="max"',
     "plateau_max": 'the value that ReduceLROnPlateau at {1} gets (mode="max") fell {0}. If it is a'

@@ -1,5 +1,5 @@
 # healthy
-# says: the scheduler that was set at healthy_long_warmup.py:11 kept the learning rate at 1.2e-06 or less
+# says: the scheduler that was set at healthy_long_warmup.py:11 kept the learning rate below 1 %
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
 # healthy
-# says: kept the learning rate at 5e-08 or less
+# says: kept the learning rate below 1 %
 
 import torch
 from torch import nn
