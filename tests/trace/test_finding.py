@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gradmatrix.cli.trace import style_of
-from gradmatrix.core.observation import Diverged, Kept
+from gradmatrix.core.observation import Diverged, Frame, Kept, Noticed
 from gradmatrix.judge.causes import Cause, Remedy
 from gradmatrix.trace.trace import Finding, Left, Process, Speed, conclude, headline, report, speed
 from tests.factories import (
@@ -232,6 +232,14 @@ def test_a_mistake_in_a_script_that_trains_is_in_the_headline() -> None:
     kept = Kept(parameters=4, learning=4, frames=())
     found = headline(find(process(make_observation(kept=kept))))
     assert found.startswith("trains, with a mistake (never-zeroed), gradient flowing")
+
+
+def test_a_call_that_does_not_do_what_it_says_is_hinted_at_in_the_headline() -> None:
+    """The loss trains, but not what was meant: who reads one line must not take it for all well."""
+    at = Frame(file="train.py", line=7, function="step", user=True)
+    noticed = (Noticed(how="compared", text="mse_loss gets shapes [8, 1] and [8]", frames=(at,)),)
+    found = headline(find(process(make_observation(noticed=noticed))))
+    assert found.startswith("trains, but see the remark, gradient flowing")
 
 
 def test_the_report_ends_with_the_versions() -> None:

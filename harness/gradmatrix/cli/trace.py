@@ -29,7 +29,15 @@ from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
-from gradmatrix.trace.trace import INTERRUPTED, Finding, finish, headline, published_remedy, report
+from gradmatrix.trace.trace import (
+    INTERRUPTED,
+    Finding,
+    finish,
+    headline,
+    published_remedy,
+    report,
+    suspect,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -62,9 +70,9 @@ def show_finding(finding: Finding, console: Console) -> None:
 
 
 def style_of(finding: Finding) -> str:
-    """Green if it trains, red if it does not, yellow with a mistake, or if it was not judged."""
+    """Green if it trains, red if it does not; yellow if that is doubtful, or was not judged."""
     outcome = Outcome(finding.outcome)
-    if outcome.trains and finding.diagnosis is None:
+    if outcome.trains and finding.diagnosis is None and not suspect(finding):
         return "bold green"
     failed = outcome.judged and not outcome.trains and outcome != INTERRUPTED
     return "bold red" if failed else "bold yellow"

@@ -315,6 +315,8 @@ def headline(finding: Finding) -> str:
     parts = [f"interrupted ({finding.outcome})" if interrupted else finding.outcome]
     if finding.outcome == TRAINS and finding.diagnosis is not None:
         parts.append(f"with a mistake ({finding.diagnosis.cause})")
+    elif suspect(finding):
+        parts.append("but see the remark")
     if finding.gradient is not None:
         late = finding.outcome == NO_GRAD_FN and finding.gradient is Gradient.FLOWING
         parts.append(f"gradient {finding.gradient}{' at first' if late else ''}")
@@ -326,6 +328,12 @@ def headline(finding: Finding) -> str:
     if finding.peak_memory_bytes is not None:
         parts.append(f"{finding.peak_memory_bytes / MIB:.0f} MiB at peak")
     return ", ".join(parts)
+
+
+def suspect(finding: Finding) -> bool:
+    """Whether it trains, and a call was noticed that does not do what its name says."""
+    seen = finding.observation
+    return finding.outcome == TRAINS and seen is not None and bool(seen.noticed)
 
 
 def digits(value: float) -> str:
