@@ -117,6 +117,15 @@ def test_what_is_made_anew_in_each_step_is_no_fault(times: int, expected: str) -
     assert expected == outcome(first, *later)[0]
 
 
+@pytest.mark.parametrize(
+    ("last", "norm", "expected"), [(0.6931, 4e-8, 1), (0.69, 4e-8, 0), (0.6931, 4e-3, 0)]
+)
+def test_a_gradient_of_rounding_errors_is_a_remark(last: float, norm: float, expected: int) -> None:
+    """The loss never changes: its two sides are equal."""
+    facts = {"losses": (0.6931, 0.6931, 0.6931), "gradient_norms": (norm, norm, norm)}
+    assert ("trains", expected) == outcome(last_loss=last, **facts)
+
+
 def test_a_layer_that_was_left_out_is_a_fault() -> None:
     """It gets a gradient, but no optimizer holds it and nothing changes it."""
     assert ("update:partial", 0) == outcome(spare("ff", held=False))

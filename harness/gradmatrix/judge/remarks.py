@@ -39,6 +39,8 @@ ADAPTER = re.compile(r"\.lora_\w+\.(\w+)(?:\.weight)?$")
 MOST_NAMES = 3
 COMPARED = 2
 """A value is compared if the gradient was asked for so often."""
+ROUNDED = 1e-6
+"""A part of a number in single precision that may come from rounding."""
 REMADE = 2
 """A parameter that was made anew so often is made anew in each step."""
 SEARCHED = 3
@@ -115,6 +117,7 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         if seen.faded is None or seen.faded.how != "zero"
     ]
     remarks += [say_without_grad(each) for each in seen.parts_without_grad]
+    remarks += say_still(seen)
     remarks += [say_for_inference(each) for each in seen.for_inference if well]
     remarks += [say_frozen_beside(each) for each in seen.frozen_beside if well]
     remarks += ineffective
@@ -144,6 +147,24 @@ def to_activate(parameters: Sequence[Parameter]) -> str:
     names = {found and found[1] for found in (ADAPTER.search(p.name) for p in parameters)}
     name = names.pop() if len(names) == 1 else None
     return f". To train this adapter, call set_adapter({name!r}) of the model" if name else ""
+
+
+def say_still(seen: Observation) -> list[str]:
+    """A sentence about a loss that never changes, with gradients that are rounding errors."""
+    losses = [loss for loss in (*seen.losses, seen.last_loss) if isinstance(loss, float)]
+    norms = [norm for norm in seen.gradient_norms if isinstance(norm, float)]
+    if len(losses) <= COMPARED or not norms:
+        return []
+    most = ROUNDED * abs(losses[0])
+    if max(losses) - min(losses) > most or not 0 < max(norms) < most:
+        return []
+    sentence = (
+        f"the loss stayed at {losses[0]:.4g}, and the norm of its gradient was at most"
+        f" {max(norms):.1g}: these are rounding errors, of which an optimizer such as Adam still"
+        " makes updates. What the loss compares may be equal, such as preferred and rejected"
+        " answers"
+    )
+    return [sentence]
 
 
 def say_without_grad(part: ConstantPart) -> str:
