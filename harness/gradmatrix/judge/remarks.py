@@ -202,8 +202,8 @@ def say_frozen_beside(froze: FrozenBeside) -> str:
     name = f"`{froze.modules[0]}`"
     if froze.kind == "layer":
         return (
-            f"{name}: get_peft_model froze this layer{where}, which the script added to the model."
-            " To train it too, name it in modules_to_save of the adapter's configuration"
+            f"{name}: get_peft_model froze this layer of the script's own class{where}."
+            " If it should learn too, name it in modules_to_save of the adapter's configuration"
         )
     return (
         f"only layers of normalisation learn: {counted(froze.parameters, 'parameter')} of the"

@@ -1078,7 +1078,7 @@ def by_script(
 def beside_adapters(
     modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
 ) -> List[Dict[str, Any]]:
-    """A layer that a class of the script added to a library's, and that PEFT froze with it."""
+    """A layer of a class of the script that PEFT froze with the rest of the model."""
     for wrapper in modules:
         if not hasattr(wrapper, "peft_config") or not hasattr(wrapper, "get_base_model"):
             continue
@@ -1086,25 +1086,13 @@ def beside_adapters(
         if not (written(type(model).forward) or {}).get("user"):
             continue
         learns = any(p.requires_grad for p in wrapper.parameters())
-        body = any(of_library(child) for child in model.children())
-        for layer in model.children() if learns and body else ():
+        for layer in model.children() if learns else ():
             own = {id(p): p for p in layer.parameters()}
             froze = [] if any(p.requires_grad for p in own.values()) else frozen_at(own, severing)
-            if froze and of_torch(layer) and not froze[0]["user"]:
+            if froze and type(layer).__module__.startswith("torch.nn") and not froze[0]["user"]:
                 found = {"modules": [title(layer, names)["module"]], "parameters": len(own)}
                 return [{**found, "frames": froze, "arguments": []}]
     return []
-
-
-def of_torch(module: Any) -> bool:
-    """Whether it is a layer of torch."""
-    return bool(type(module).__module__.startswith("torch.nn"))
-
-
-def of_library(module: Any) -> bool:
-    """Whether neither torch nor PEFT wrote it, nor the script."""
-    foreign = not of_torch(module) and not type(module).__module__.startswith("peft.")
-    return foreign and not (written(type(module).forward) or {}).get("user")
 
 
 def adapted(
