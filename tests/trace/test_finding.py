@@ -234,7 +234,7 @@ def test_a_mistake_in_a_script_that_trains_is_in_the_headline() -> None:
     assert found.startswith("trains, with a mistake (never-zeroed), gradient flowing")
 
 
-def test_a_call_that_does_not_do_what_it_says_is_hinted_at_in_the_headline() -> None:
+def test_a_call_that_was_hardly_meant_is_in_the_headline() -> None:
     """The loss trains, but not what was meant: who reads one line must not take it for all well."""
     at = Frame(file="train.py", line=7, function="step", user=True)
     noticed = (Noticed(how="compared", text="mse_loss gets shapes [8, 1] and [8]", frames=(at,)),)

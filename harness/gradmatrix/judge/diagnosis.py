@@ -576,12 +576,13 @@ def labels_ignored(seen: Observation) -> Diagnosis | None:
         f" from{say_where(at, 'the loss is computed at')}."
     )
     trainer = any(frame.file == "transformers/trainer.py" for frame in seen.asked)
+    log = ["The mean of nothing is NaN. By default, Trainer writes 0 into its log instead."]
     return make_diagnosis(
         Cause.LABELS_IGNORED,
         None,
         at,
         line,
-        *(["The mean of nothing is NaN. Trainer writes 0 into its log in place of it."] * trainer),
+        *(log if trainer else []),
         led=seen.ignored.frames,
         user=innermost_frame(seen.ignored_by),
     )

@@ -1,7 +1,8 @@
 """Parts of a loss that lead to the wrong parameters, although every parameter has a gradient.
 
 A sample or the nearest vector of a code book takes the loss from an encoder, which still learns by
-another part of the loss; or the weight of a log-probability trains what gave it.
+another part of the loss; or the weight of a log-probability trains what gave it. Also what a loss
+is itself: a log-probability without a minus, or a model that ends in a relu.
 """
 
 from __future__ import annotations

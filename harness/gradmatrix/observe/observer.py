@@ -667,6 +667,7 @@ class Observer:
         loose = {
             i for i, fact in entries.items() if fact["learns"] and not (fact["held"] or i in held)
         }
+        # A layer that was replaced again is in no model any more.
         loose = loose or self.parameters.reached.keys() - held
         kept = self.evidence.kept(entries)
         missing = tuple(

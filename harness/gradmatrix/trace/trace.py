@@ -331,7 +331,7 @@ def headline(finding: Finding) -> str:
 
 
 def suspect(finding: Finding) -> bool:
-    """Whether it trains, and a call was noticed that does not do what its name says."""
+    """Whether it trains, and a call or a setting is probably not what was meant."""
     seen = finding.observation
     return finding.outcome == TRAINS and seen is not None and bool(seen.noticed)
 
