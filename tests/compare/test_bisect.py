@@ -368,14 +368,27 @@ def test_a_package_that_goes_with_several_releases_of_another_is_not_blamed(lab:
     assert () == found.edges[0].also
 
 
+def test_packages_that_move_only_together_are_told_apart_by_their_days(lab: Lab) -> None:
+    """Each is broken beside a release of the other that is not of its time."""
+    for place, name in enumerate(("alpha", "beta")):
+        for number in range(1, 9):
+            day = dt.date(2025, 1, 1) + dt.timedelta(days=2 * number + place)
+            lab.index.add(name, f"{number}", f"{day}")
+    lab.broken = lambda versions: not 0 <= versions["alpha"] - versions["beta"] <= 1
+    lab.fails = lambda versions: versions["beta"] >= 3
+    old, new = ["alpha==1", "beta==1"], ["alpha==8", "beta==8"]
+    assert [("beta", "2", "3")] == edges(lab.bisect(old, new))
+    assert [("beta", "3", "2")] == edges(lab.bisect(new, old))
+
+
 def test_packages_that_can_never_be_told_apart_are_named_together(lab: Lab) -> None:
-    """Each is broken without the other. No release of one of them is blamed."""
+    """Each is broken without the other, and they are released on the same days."""
     for name in ("alpha", "beta", "delta"):
         lab.add(name, 4)
     lab.broken = lambda versions: versions["alpha"] != versions["beta"]
     lab.fails = lambda versions: versions["alpha"] >= 3
     found = lab.bisect(["alpha==1", "beta==1", "delta==1"], ["alpha==4", "beta==4", "delta==4"])
-    assert [("alpha + beta", "1 + 1", "4 + 4")] == edges(found)
+    assert [("alpha + beta", "2 + 2", "3 + 3")] == edges(found)
     assert "which of these packages it is could not be told" in found.headline
 
 

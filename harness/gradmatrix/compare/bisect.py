@@ -7,11 +7,14 @@ installed and run by itself, so nothing of an earlier one is left in it.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import time
+from collections import defaultdict
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, starmap
+from itertools import accumulate, pairwise, starmap
+from operator import or_
 from typing import TYPE_CHECKING, TypeGuard
 
 from msgspec import structs
@@ -68,7 +71,6 @@ from gradmatrix.stacks.index import IndexUnreachable, admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
@@ -91,6 +93,9 @@ MOST_DRAGGED = 4
 """The most packages that are tried alone, of those that came along with the one that was found."""
 MOST_TRIED = 12
 """The most releases of a package that are tried beside the older one of what was found."""
+UNDECLARED = "setuptools"
+"""Packages of long ago import its pkg_resources and do not require it. Most environments had it; of
+a lock it is part only if another package, such as an older torch, requires it."""
 RAISED = frozenset({SETUP_EXCEPTION, STEP_EXCEPTION})
 """Ends of cells that raised an exception."""
 PROBE_S = 30.0
@@ -554,6 +559,8 @@ class Bisection:
 
     def edge(self, unit: Unit, others: Moved) -> Edge:
         """The two releases of a unit between which the outcome changes, with ``others`` moved."""
+        if unit.several:
+            unit, others = self.told_apart(unit, others)
         line = self.line(unit)
         self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
         first = [
@@ -564,6 +571,41 @@ class Bisection:
         states = [others | unit.at(each) for each in line]
         low, high = self.first_that_changes(states, likely([1.0] * (len(line) - 1), first))
         return self.between(unit, others, line, (low, high))
+
+    def told_apart(self, unit: Unit, others: Moved) -> tuple[Unit, Moved]:
+        """The one of several packages whose release changes the outcome, and what moves beside it.
+
+        The packages move together, from day to day, each to its newest release of that day. If not
+        all of these sets can be judged, several packages may be left.
+        """
+        states = self.by_day(unit)
+        self.tell(f"{unit.shown}: together on {counted(len(states) - 2, 'day')} between the sides")
+        low, high = self.first_that_changes(
+            [others | each for each in states], [1.0] * (len(states) - 1), mixed=True
+        )
+        before, after = states[low], states[high]
+        units = [
+            Unit(name, {name: to}, before.get(name) or self.good.lock.version(name), unit.weight)
+            for name, to in after.items()
+            if before.get(name) != to
+        ]
+        found = merged(units)
+        rest = {name: to for name, to in before.items() if name not in found.versions}
+        return found if found.several else replace(found, before=units[0].before), others | rest
+
+    def by_day(self, unit: Unit) -> list[Moved]:
+        """Several packages on the good side, and after each day on which one had a release."""
+        before = self.good.lock.version(unit.name)
+        back = before is not None and Version(before) > Version(unit.versions[unit.name])
+        moves: dict[dt.date, Moved] = defaultdict(dict)
+        for name, after in unit.versions.items():
+            line = self.line(Unit(name, {name: after}, self.good.lock.version(name), OTHER))
+            days = [self.days(name).get(each or "") or dt.date.min for each in line]
+            newer = map(max, pairwise(days))
+            for version, day in zip(line[1:], accumulate(newer, min if back else max), strict=True):
+                moves[day][name] = version or after
+        days_in_order = sorted(moves, reverse=back)
+        return list(accumulate((moves[day] for day in days_in_order), or_, initial={}))
 
     def edges_of(self, unit: Unit, others: Moved) -> list[Edge]:
         """Each change along the releases of a unit, with ``others`` moved. All of them are run."""
@@ -960,7 +1002,7 @@ def with_moved(base: Resolved, moved: Mapping[str, str], asked: Iterable[str] = 
     """A side with these packages moved, and what another side has ``asked`` for, without bounds."""
     here = {each.name for each in base.lock.packages}
     free: dict[str, str] = {}
-    for text in (*base.side.asked, *asked):
+    for text in (*base.side.asked, *asked, UNDECLARED):
         parsed = Requirement(text)
         name = str(canonicalize_name(parsed.name))
         if name in here or name in moved:
