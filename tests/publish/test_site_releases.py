@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,18 +135,19 @@ def test_a_cell_says_what_changed_since_the_release_before() -> None:
 
 
 def test_stacks_with_the_same_release_may_disagree() -> None:
-    """The cell has the range. A note has the count of each stack, which leads to its evidence."""
-    locks = (OLD, lock("x", "2.6.0", trl="0.1"), lock("y", "2.6.0", trl="0.2"))
+    """The cell has the range. A note has each count with a stack, which leads to its evidence."""
+    others = [lock(name, "2.6.0", trl=f"0.{place}") for place, name in enumerate("xyz")]
+    locks = (OLD, *others)
     records = [
-        *column("trains", "trains", FAILS, locks=locks),
-        *column("trains", "trains", "trains", locks=locks, variant="other"),
+        *column("trains", "trains", FAILS, FAILS, locks=locks),
+        *column("trains", "trains", "trains", "trains", locks=locks, variant="other"),
     ]
     of = made(records, locks)
     assert {"2.6.0": "◐ 1–2 of 2", "2.5.0": "✓ 2 of 2"} == shown(of)
     page = Page(site_of(records, locks, SUMS)["packages/torch.html"])
     assert "Stacks with 2.6.0 disagree" in page.text
-    assert "sums: 1 of 2 on y , 2 of 2 on x" in page.text
-    assert {"#note-cpu-1", "../cells/x.html#sums", "../cells/y.html#sums"} <= set(page.links)
+    assert "sums: 1 of 2 on z and 1 more , 2 of 2 on x" in page.text
+    assert {"#note-cpu-1", "../cells/x.html#sums", "../cells/z.html#sums"} <= set(page.links)
 
 
 def test_what_was_not_judged_has_its_reason() -> None:
@@ -184,6 +186,15 @@ def test_stacks_that_fail_to_import_for_the_same_reason_share_a_note() -> None:
     ]
     [note] = made(records, locks).notes
     assert {"c", "d"} == {stack for stack, _ in note.about[0][1]}
+
+
+def test_a_note_names_at_most_four_stacks() -> None:
+    """With a stack of each night they would be hundreds."""
+    locks = [lock(name, "2.6.0") for name in "rstuvw"]
+    message = "ImportError: no x"
+    records = [cell(each, "plain", "import:exception", message=message) for each in "rstuvw"]
+    page = Page(site_of(records, locks, SUMS)["packages/torch.html"])
+    assert re.search(r"no x( \w ,){3} \w and 2 more", page.text)
 
 
 def test_what_is_coming_does_not_count_beside_a_release() -> None:

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from gradmatrix.core.model import SHOWN
 from gradmatrix.core.outcomes import Phase, phase_of
-from gradmatrix.core.text import listed
+from gradmatrix.core.text import few, listed
 from gradmatrix.judge.versions import names_of, of_needed, spells
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import in_words, ready
@@ -303,13 +303,14 @@ def never_began(rows: Sequence[Row]) -> Iterator[Note]:
 
 
 def disputed(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """Yield how many variants pass on each stack, and the address of its evidence."""
+    """Yield each number of variants that pass, with a stack on which it is so, and its evidence."""
+    found: dict[str, list[str]] = defaultdict(list)
     for stack in dict.fromkeys(row.stack for row in rows):
-        judged = [row for row in rows if row.stack == stack and row.passed is not None]
+        judged = [row.passed for row in rows if row.stack == stack and row.passed is not None]
         if judged:
-            good = sum(row.passed is True for row in judged)
-            address = UP + links.evidence_of(stack, judged[0].scenario)
-            yield f"{good} of {len(judged)} on {stack}", address
+            found[f"{judged.count(True)} of {len(judged)}"].append(stack)
+    for words, stacks in found.items():
+        yield f"{words} on {few(stacks, 1)}", UP + links.evidence_of(stacks[0], rows[0].scenario)
 
 
 def grid_line(
