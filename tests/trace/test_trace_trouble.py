@@ -45,6 +45,7 @@ def pretend_python(folder: Path, answer: str) -> Path:
         (["train.ipynb"], "train.ipynb is no Python script."),
         (["train.sh"], "train.sh is no Python script."),
         (["model.bin", "--lr", "1"], "model.bin is no Python script."),
+        (["bin/python3", "train.py"], "bin/python3 is no Python script."),
     ],
 )
 def test_what_cannot_be_traced_is_one_clear_error(
@@ -61,6 +62,8 @@ def test_what_cannot_be_traced_is_one_clear_error(
     (tmp_path / "train.ipynb").write_text('{"cells": []}')
     (tmp_path / "train.sh").write_text("#!/usr/bin/env bash\npython train.py\n")
     (tmp_path / "model.bin").write_bytes(b"\x80\x02\0")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_bytes(b"\x7fELF\0")
     code = main(["trace", "--python", str(pretend_python(tmp_path / "env", TRAINS)), *arguments])
     assert (2, f"gradmatrix: {complaint}") == (code, capsys.readouterr().err.splitlines()[0])
 

@@ -239,6 +239,8 @@ class Bisection:
     """The cells along on the good side."""
     kept: set[str] = field(default_factory=set)
     """Environments that stay until the end, or until they are used."""
+    day_by_day: bool = False
+    """Whether packages that do not move need not stay either, but go to the newest of the day."""
     around: list[tuple[Probe, Probe]] = field(default_factory=list)
     """What ran on both sides of each edge."""
     without: End | None = None
@@ -573,39 +575,45 @@ class Bisection:
         return self.between(unit, others, line, (low, high))
 
     def told_apart(self, unit: Unit, others: Moved) -> tuple[Unit, Moved]:
-        """The one of several packages whose release changes the outcome, and what moves beside it.
+        """The one of several packages whose release changes the outcome, and what is beside it.
 
-        The packages move together, from day to day, each to its newest release of that day. If not
-        all of these sets can be judged, several packages may be left.
+        They move together from day to day, each to its newest release of that day, and so does
+        everything else. If not all of these sets can be judged, several packages may be left.
         """
-        states = self.by_day(unit)
+        states = [others | each for each in self.by_day(unit)]
         self.tell(f"{unit.shown}: together on {counted(len(states) - 2, 'day')} between the sides")
-        low, high = self.first_that_changes(
-            [others | each for each in states], [1.0] * (len(states) - 1), mixed=True
-        )
-        before, after = states[low], states[high]
+        self.day_by_day = True
+        low, high = self.first_that_changes(states, [1.0] * (len(states) - 1), mixed=True)
+        there = self.probe(states[high])
+        self.day_by_day = False
         units = [
-            Unit(name, {name: to}, before.get(name) or self.good.lock.version(name), unit.weight)
-            for name, to in after.items()
-            if before.get(name) != to
+            Unit(name, {name: to}, states[low].get(name), unit.weight)
+            for name, to in states[high].items()
+            if states[low].get(name) != to
         ]
         found = merged(units)
-        rest = {name: to for name, to in before.items() if name not in found.versions}
-        return found if found.several else replace(found, before=units[0].before), others | rest
+        found = found if found.several else replace(found, before=units[0].before)
+        beside = {name: to for name, to in states[low].items() if name in found.versions}
+        beside |= held(there.lock, found) if there.lock else {}
+        if self.changes(beside) is False and self.changes(beside | found.versions):
+            return found, beside
+        return unit, others
 
     def by_day(self, unit: Unit) -> list[Moved]:
         """Several packages on the good side, and after each day on which one had a release."""
-        before = self.good.lock.version(unit.name)
+        here = {each: self.good.lock.version(each) for each in unit.versions}
+        before = here[unit.name]
         back = before is not None and Version(before) > Version(unit.versions[unit.name])
         moves: dict[dt.date, Moved] = defaultdict(dict)
         for name, after in unit.versions.items():
-            line = self.line(Unit(name, {name: after}, self.good.lock.version(name), OTHER))
+            line = self.line(Unit(name, {name: after}, here[name], OTHER))
             days = [self.days(name).get(each or "") or dt.date.min for each in line]
             newer = map(max, pairwise(days))
             for version, day in zip(line[1:], accumulate(newer, min if back else max), strict=True):
                 moves[day][name] = version or after
         days_in_order = sorted(moves, reverse=back)
-        return list(accumulate((moves[day] for day in days_in_order), or_, initial={}))
+        first = {name: version for name, version in here.items() if version}
+        return list(accumulate((moves[day] for day in days_in_order), or_, initial=first))
 
     def edges_of(self, unit: Unit, others: Moved) -> list[Edge]:
         """Each change along the releases of a unit, with ``others`` moved. All of them are run."""
@@ -673,12 +681,7 @@ class Bisection:
         second = self.probe(others | unit.at(after), [moved][: self.spare])
         first = self.probe(moved)
         if before and second.lock is not None:
-            held = {
-                each.name: each.version
-                for each in second.lock.packages
-                if each.name not in unit.versions and not is_of_torch(each.name)
-            }
-            pinned = self.probe(moved | held)
+            pinned = self.probe(moved | held(second.lock, unit))
             same = self.ending(first) if first.record else self.outcome
             if pinned.record is not None and self.ending(pinned) == same:
                 first = pinned
@@ -973,7 +976,7 @@ class Bisection:
         days = [self.day(name, version) for name, version in moved.items()]
         return replace(
             side,
-            preferred=side.preferred + new,
+            preferred="" if self.day_by_day else side.preferred + new,
             as_of=max([self.good.lock.as_of, *(day or self.latest for day in days)]),
             build=tuple(sorted({*side.build, *self.bad.side.build})),
         )
@@ -1061,6 +1064,15 @@ def text_of(resolved: Resolved) -> str:
 def is_of_torch(name: str) -> bool:
     """Whether a package comes with torch, which pins it."""
     return name in TRITON or name.startswith(ONLY_CUDA)
+
+
+def held(lock: Lock, unit: Unit) -> Moved:
+    """The versions of all packages but those of a unit and those that torch pins."""
+    return {
+        each.name: each.version
+        for each in lock.packages
+        if each.name not in unit.versions and not is_of_torch(each.name)
+    }
 
 
 def together(units: Iterable[Unit]) -> Moved:

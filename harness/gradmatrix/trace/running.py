@@ -77,6 +77,8 @@ def refuse_no_script(path: Path) -> None:
         )
     elif b"\0" in start and path.suffix != ".pyc" and not is_zipped(path):
         kind = "a binary file"
+        if path.name.startswith("python"):
+            instead = f"gradmatrix trace --python {path} SCRIPT [ARGS...], or -m MODULE [ARGS...]"
     if kind:
         raise UserError(f"{path} is no Python script.", cause=f"it is {kind}", next_step=instead)
 
