@@ -481,12 +481,18 @@ def gives(node: Any, function: str) -> Set[str]:
     given |= {named_as(each.value) for each in calls if getattr(each, "attr", None) == "append"}
     if any(isinstance(each, ast.Return) for each in inside):
         given.add(function)
-    return given - {""}
+    return given - own(node)
 
 
 def names_used(node: Any) -> Set[str]:
     """Every name in an expression."""
-    return {named_as(each) for each in ast.walk(node)} - {""}
+    return {named_as(each) for each in ast.walk(node)} - own(node)
+
+
+def own(node: Any) -> Set[str]:
+    """The variables of comprehensions, which nothing else sees, and no name."""
+    targets = [each.target for each in ast.walk(node) if isinstance(each, ast.comprehension)]
+    return {named_as(each) for target in targets for each in ast.walk(target)} | {""}
 
 
 def parts(node: Any) -> Set[str]:
