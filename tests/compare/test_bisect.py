@@ -381,6 +381,48 @@ def test_packages_that_move_only_together_are_told_apart_by_their_days(lab: Lab)
     assert [("beta", "3", "2")] == edges(lab.bisect(new, old))
 
 
+def test_what_moves_from_day_to_day_moves_beside_releases_of_its_time(lab: Lab) -> None:
+    """Between the two sides, alpha runs only with the delta of its day, which no side has."""
+    for place, name in enumerate(("alpha", "beta", "delta")):
+        for number in range(1, 9):
+            day = dt.date(2025, 1, 1) + dt.timedelta(days=3 * number + place)
+            needs = ("delta",) if name == "alpha" else ()
+            lab.index.add(name, f"{number}", f"{day}", requires=needs)
+    lab.broken = lambda versions: (
+        not 0 <= versions["alpha"] - versions["beta"] <= 1
+        or (2 < versions["alpha"] < 8 and not 0 <= versions["alpha"] - versions["delta"] <= 1)
+    )
+    lab.fails = lambda versions: versions["beta"] >= 5
+    old = ["alpha==1", "beta==1", "delta==1"]
+    found = lab.bisect(old, ["alpha==8", "beta==8", "delta==1"])
+    assert [("beta", "4", "5")] == edges(found)
+    assert () == found.edges[0].also
+
+
+def test_packages_whose_days_cannot_be_judged_are_named_together(lab: Lab) -> None:
+    """They run only as the two sides have them. No release of one of them is blamed."""
+    for name in ("alpha", "beta"):
+        lab.add(name, 4)
+    lab.broken = lambda versions: (versions["alpha"], versions["beta"]) not in {(1, 1), (4, 4)}
+    lab.fails = lambda versions: versions["alpha"] == 4
+    found = lab.bisect(["alpha==1", "beta==1"], ["alpha==4", "beta==4"])
+    assert [("alpha + beta", "1 + 1", "4 + 4")] == edges(found)
+
+
+def test_setuptools_stays_though_nothing_requires_it_any_more(lab: Lab) -> None:
+    """An old beta imports its pkg_resources without a word. An old alpha brought it along."""
+    lab.add("setuptools", 1)
+    lab.add("beta", 4)
+    for number in range(1, 5):
+        day = dt.date(2025, 1, 1) + dt.timedelta(days=number)
+        needs = ("setuptools",) if number < 2 else ()
+        lab.index.add("alpha", f"{number}", f"{day}", requires=needs)
+    lab.broken = lambda versions: versions["beta"] < 4 and "setuptools" not in versions
+    lab.fails = lambda versions: versions["alpha"] >= 3
+    found = lab.bisect(["alpha==1", "beta==1"], ["alpha==4", "beta==4"])
+    assert [("alpha", "2", "3")] == edges(found)
+
+
 def test_packages_that_can_never_be_told_apart_are_named_together(lab: Lab) -> None:
     """Each is broken without the other, and they are released on the same days."""
     for name in ("alpha", "beta", "delta"):
@@ -700,6 +742,8 @@ def test_a_cell_that_ends_wrongly_one_time_in_ten(lab: Lab) -> None:
         lab.forget()
         found = lab.bisect(["alpha==1"], ["alpha==12"], noise=0.1)
         assert [("alpha", f"{culprit - 1}", f"{culprit}")] == edges(found)
+        assert found.without is None
+        assert [True, False] == [end.outcome == "trains" for end in found.edges[0].ends]
 
 
 @pytest.mark.slow

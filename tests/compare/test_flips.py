@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gradmatrix.cli.main import main
 from gradmatrix.compare import flip_search, flips
+from gradmatrix.compare.bisect import Bisection
 from gradmatrix.core.errors import UserError
 from gradmatrix.judge.edge import Flips
 from gradmatrix.run.plan import Selection
@@ -17,6 +18,9 @@ from tests.compare.test_bisect import DAY, PYTHON, lab
 from tests.pretended import Watcher
 
 if TYPE_CHECKING:
+    from gradmatrix.compare.bisect import Probe
+    from gradmatrix.compare.upgrade import SideRun
+    from gradmatrix.core.model import Record
     from gradmatrix.judge.edge import Turning
     from tests.compare.test_bisect import Lab
 
@@ -158,8 +162,34 @@ def test_without_time_everything_stays_open_and_a_later_run_goes_on(matrix: Lab)
 def test_other_stacks_may_be_named(matrix: Lab) -> None:
     """The first and the last end equally; a pair is looked at first."""
     assert 4 == len(flip_search.current(Project.at(matrix.root), ("old", "new")).turns)
-    named = flip_search.current(Project.at(matrix.root), ("middle", "new"))
-    assert ("middle", "new") == named.turns[0].stacks
+    for pair in (("middle", "new"), ("new", "middle")):
+        named = flip_search.current(Project.at(matrix.root), pair).turns
+        assert (("middle", "new"), 4) == (named[0].stacks, len(named))
+
+
+def test_a_pair_that_another_run_looks_at_is_kept(matrix: Lab) -> None:
+    """This run does not list it."""
+    project = Project.at(matrix.root)
+    here = flip_search.current(project)
+    pair = replace(here.turns[0], stacks=("old", "new"), why="found there")
+    gone = replace(pair, stacks=("old", "deleted"))
+    flip_search.write(project, Flips(turns=(*here.turns, pair, gone)))
+    assert {*here.turns, pair} == {*flip_search.write(project, here).turns}
+
+
+def test_what_this_machine_cannot_judge_stays_open(
+    matrix: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine may have the device. The other cells are looked for."""
+    ran = Bisection.judged
+
+    def judged(search: Bisection, run: SideRun, record: Record | None) -> Probe:
+        return ran(search, run, None if search.key.variant == "plain" else record)
+
+    monkeypatch.setattr(Bisection, "judged", judged)
+    answers = search(matrix)
+    assert {"not looked for yet"} == {said for cell, said in answers if "plain" in cell}
+    assert "not looked for yet" not in {said for cell, said in answers if "reported" in cell}
 
 
 def test_combined_stacks_are_no_neighbours(matrix: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,13 @@ def test_an_issue_about_what_is_mended_has_the_older_script() -> None:
     assert "`uv run before.py` shows it" in as_issue(found(edge), CAPSULES)
 
 
+def test_an_issue_is_about_the_newer_release() -> None:
+    """Also if the good side has it."""
+    issue = as_issue(found(replace(EDGE, before="19", after="18")), CAPSULES)
+    assert issue.startswith("# t5/reported: trains since alpha 19\n")
+    assert "`uv run after.py` shows it" in issue
+
+
 def test_markdown_is_folded_where_it_is_long() -> None:
     """The issue and the scripts open with a click; the issue's fence is the longest."""
     text = as_markdown(found(EDGE), CAPSULES)

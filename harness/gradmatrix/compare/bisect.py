@@ -23,6 +23,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.compare import resolution, sides
+from gradmatrix.compare.requirements import unbound
 from gradmatrix.compare.resolution import Resolved
 from gradmatrix.compare.upgrade import (
     THIS,
@@ -108,6 +109,10 @@ class OutOfTime(Exception):
     """The time for a bisection is over. What ran is kept."""
 
 
+class NotHere(UserError):
+    """This machine cannot judge a side: it has no such device, or it failed."""
+
+
 class NoAnswer(UserError):
     """There is no release to find between these sides. To ask again gives the same."""
 
@@ -124,6 +129,8 @@ class Probe:
     """Beside the good side, if that is what is asked."""
     along: Mapping[Key, Record] = field(default_factory=dict)
     """The records of cells that ran along, as far as they can be judged."""
+    here: bool = True
+    """False if it is this machine that cannot judge it."""
 
     @property
     def lock(self) -> Lock | None:
@@ -240,7 +247,7 @@ class Bisection:
     kept: set[str] = field(default_factory=set)
     """Environments that stay until the end, or until they are used."""
     day_by_day: bool = False
-    """Whether packages that do not move need not stay either, but go to the newest of the day."""
+    """Whether all other packages move too, to their newest release of the day."""
     around: list[tuple[Probe, Probe]] = field(default_factory=list)
     """What ran on both sides of each edge."""
     without: End | None = None
@@ -253,7 +260,7 @@ class Bisection:
             UserError: if a side cannot be judged, or no set of packages gives the bad outcome
             OutOfTime: if that takes too long
         """
-        moves = self.moves()
+        moves, sides = self.moves(), {self.good.lock.digest, self.bad.lock.digest}
         with asking(), self.deleting():
             ends = self.end(self.good, [self.bad]), self.end(self.bad)
             self.outcome, self.first = self.ending(ends[0]), ends[0].along
@@ -276,7 +283,11 @@ class Bisection:
             without=self.without,
             all=self.all,
             skipped=tuple(dict.fromkeys(self.skipped)),
-            probes=sum(probe.record is not None for probe in self.seen.values()),
+            probes=sum(
+                probe.record is not None
+                for digest, probe in self.seen.items()
+                if digest not in sides
+            ),
         )
 
     def outlook(self) -> Outlook:
@@ -341,14 +352,20 @@ class Bisection:
         if self.ending(ends[1]) == self.outcome:
             return []
         found = self.culprits(self.units(ends))
+        each_beside = [
+            self.told_apart(unit, together(each for each in found if each is not unit))
+            for unit in found
+        ]
         if len(found) > 1:
-            return [self.edge(u, together(each for each in found if each is not u)) for u in found]
-        edge = self.edge(found[0], {})
-        other = self.enough(found[0], edge.before)
+            return [self.edge(unit, others) for unit, others in each_beside]
+        [(unit, beside)] = each_beside
+        edge = self.edge(unit, beside)
+        before = unit.at(edge.before)
+        other = self.enough(unit, beside | before) if before else None
         if other:
-            return [self.edge(other, found[0].at(edge.before))]
-        if self.others and not self.only and found[0].at(edge.before):
-            self.without = self.same_without(found[0].at(edge.before), self.ending(ends[1]))
+            return [self.edge(other, beside | before)]
+        if self.others and not self.only and before:
+            self.without = self.same_without(before, self.ending(ends[1]))
         return [edge]
 
     def same_without(self, moved: Moved, bad: tuple[object, ...]) -> End | None:
@@ -360,9 +377,16 @@ class Bisection:
         name = f"{self.bad.side.name} with {what}"
         side = with_moved(self.bad, moved, self.good.side.asked)
         side = replace(side, name=name, as_of=self.latest)
-        probe = self.ran(self.locked(name, side))
-        same = probe.record is not None and self.ending(probe) == bad
-        return self.shown(name, probe) if same else None
+        resolved, ends = self.locked(name, side), {}
+
+        def same() -> bool | None:
+            probe = self.ran(resolved)
+            if probe.record is None:
+                return None
+            ends[self.ending(probe)] = probe
+            return self.ending(probe) == bad
+
+        return self.shown(name, ends[bad]) if self.decided(same) else None
 
     def every_edge(self, ends: Sequence[Probe]) -> list[Edge]:
         """Each change on the way: of the packages to look at, or of those that are found in turn.
@@ -381,7 +405,8 @@ class Bisection:
                 self.skip("what comes after", f"{error.what} {error.cause}")
                 break
             for unit in units:
-                found += self.edges_of(unit, together(each for each in units if each is not unit))
+                others = together(each for each in units if each is not unit)
+                found += self.edges_of(*self.told_apart(unit, others))
             passed = self.probe(together(units))
             if passed.resolved is None or passed.record is None:
                 break
@@ -389,8 +414,14 @@ class Bisection:
         return found
 
     def end(self, resolved: Resolved, coming: Sequence[Resolved] = ()) -> Probe:
-        """The cell on one of the two sides; NoAnswer if it cannot be judged there."""
+        """The cell on one of the two sides; NoAnswer or NotHere if it cannot be judged."""
         probe = self.looked_up(resolved, coming[: self.spare], fresh=False)
+        if not probe.here:
+            raise NotHere(
+                f"{self.key} cannot be judged on this machine.",
+                cause=f"{resolved.side.name}: {probe.why}",
+                next_step="run it where the device is; if the machine failed, run it again",
+            )
         if probe.record is None:
             raise NoAnswer(
                 f"{self.key} cannot be judged on {resolved.side.name}.",
@@ -508,14 +539,14 @@ class Bisection:
         The unit stays where it was meanwhile: such a package may force it to move. If they are not
         enough together, none is alone.
         """
-        probe = self.probe(unit.versions)
-        if probe.lock is None:
+        with_it = self.resolved(unit.versions)
+        if with_it is None:
             return unit
         versions = {each.name: each.version for each in self.good.lock.packages}
         stays = {name: versions[name] for name in unit.versions if name in versions}
         came = [
             Unit(each.name, {each.name: each.after}, each.before, OTHER)
-            for each in packages_moved(self.good.lock, probe.lock)
+            for each in packages_moved(self.good.lock, with_it.lock)
             if each.name not in unit.versions and each.before and each.after
             if not is_of_torch(each.name)
         ]
@@ -532,13 +563,14 @@ class Bisection:
             unit,
         )
 
-    def enough(self, unit: Unit, before: str | None) -> Unit | None:
-        """What moved with the edge of a unit, and changes the outcome with ``before`` too.
+    def enough(self, unit: Unit, before: Moved) -> Unit | None:
+        """What moved with the edge of a unit, and changes the outcome with the older one too.
 
-        Of such a package the newest releases are tried that go with the unit's older one.
+        Of such a package the newest releases are tried that go with the older release of the unit,
+        which is in ``before``.
         """
         first, second = self.around[-1]
-        if first.lock is None or second.lock is None or not unit.at(before):
+        if first.lock is None or second.lock is None:
             return None
         for move in packages_moved(first.lock, second.lock):
             if move.name in unit.versions or not (move.before and move.after):
@@ -547,12 +579,13 @@ class Bisection:
                 continue
             low, high = sorted((move.before, move.after), key=Version)
             others = f"{move.name}>={low},<={high},!={move.before}"
-            if not self.resolved(unit.at(before), others):
+            rest = {name: version for name, version in before.items() if name != move.name}
+            if not self.resolved(rest, others):
                 continue
             line = self.line(Unit(move.name, {move.name: move.after}, move.before, OTHER))
             for version in line[:0:-1][:MOST_TRIED]:
                 other = Unit(move.name, {move.name: version or ""}, move.before, OTHER)
-                changed = self.changes(unit.at(before) | other.versions)
+                changed = self.changes(rest | other.versions)
                 if changed:
                     return other
                 if changed is not None:
@@ -561,8 +594,6 @@ class Bisection:
 
     def edge(self, unit: Unit, others: Moved) -> Edge:
         """The two releases of a unit between which the outcome changes, with ``others`` moved."""
-        if unit.several:
-            unit, others = self.told_apart(unit, others)
         line = self.line(unit)
         self.tell(f"{unit.shown}: {len(line) - 2} releases between {line[0]} and {line[-1]}")
         first = [
@@ -578,14 +609,15 @@ class Bisection:
         """The one of several packages whose release changes the outcome, and what is beside it.
 
         They move together from day to day, each to its newest release of that day, and so does
-        everything else. If not all of these sets can be judged, several packages may be left.
+        everything else. If these sets do not tell them apart, the unit stays as it is.
         """
+        if not unit.several:
+            return unit, others
         states = [others | each for each in self.by_day(unit)]
         self.tell(f"{unit.shown}: together on {counted(len(states) - 2, 'day')} between the sides")
-        self.day_by_day = True
-        low, high = self.first_that_changes(states, [1.0] * (len(states) - 1), mixed=True)
-        there = self.probe(states[high])
-        self.day_by_day = False
+        with self.at_their_days():
+            low, high = self.first_that_changes(states, [1.0] * (len(states) - 1), mixed=True)
+            there = self.resolved(states[high])
         units = [
             Unit(name, {name: to}, states[low].get(name), unit.weight)
             for name, to in states[high].items()
@@ -594,16 +626,29 @@ class Bisection:
         found = merged(units)
         found = found if found.several else replace(found, before=units[0].before)
         beside = {name: to for name, to in states[low].items() if name in found.versions}
-        beside |= held(there.lock, found) if there.lock else {}
+        beside |= pins_beside(there.lock, found) if there else {}
         if self.changes(beside) is False and self.changes(beside | found.versions):
             return found, beside
+        self.tell(f"{unit.shown}: these days do not tell them apart")
         return unit, others
 
+    @contextmanager
+    def at_their_days(self) -> Iterator[None]:
+        """Meanwhile, what does not move goes to the newest release of the day too."""
+        self.day_by_day = True
+        try:
+            yield
+        finally:
+            self.day_by_day = False
+
     def by_day(self, unit: Unit) -> list[Moved]:
-        """Several packages on the good side, and after each day on which one had a release."""
+        """What several packages are on the good side, then after each day with a release of one.
+
+        One that moves against most of them takes its whole way in one step.
+        """
         here = {each: self.good.lock.version(each) for each in unit.versions}
-        before = here[unit.name]
-        back = before is not None and Version(before) > Version(unit.versions[unit.name])
+        down = [Version(one) > Version(unit.versions[each]) for each, one in here.items() if one]
+        back = sum(down) * 2 > len(down)
         moves: dict[dt.date, Moved] = defaultdict(dict)
         for name, after in unit.versions.items():
             line = self.line(Unit(name, {name: after}, here[name], OTHER))
@@ -678,21 +723,32 @@ class Bisection:
     ) -> tuple[Probe, Probe]:
         """Both releases, with every other package at one version if the resolver allows it."""
         moved = others | unit.at(before)
-        second = self.probe(others | unit.at(after), [moved][: self.spare])
-        first = self.probe(moved)
+        second = self.known_to_end(others | unit.at(after), [moved][: self.spare], changed=True)
+        first = self.known_to_end(moved, changed=False)
         if before and second.lock is not None:
-            pinned = self.probe(moved | held(second.lock, unit))
             same = self.ending(first) if first.record else self.outcome
+            held = moved | pins_beside(second.lock, unit)
+            pinned = self.known_to_end(held, changed=same != self.outcome)
             if pinned.record is not None and self.ending(pinned) == same:
                 first = pinned
         return first, second
 
+    def known_to_end(self, moved: Moved, coming: Sequence[Moved] = (), *, changed: bool) -> Probe:
+        """A run of what was decided before; with noise not one that ends wrongly by chance."""
+        tries = MOST_TRIED if self.noise else 1
+        for _ in range(tries):
+            probe = self.probe(moved, coming)
+            if probe.record is None or (self.ending(probe) != self.outcome) == changed:
+                break
+        return probe
+
     def changed_in(
         self, name: str, before: str | None, after: str
     ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
-        """What a release requires otherwise than the one before it, and where it says more."""
-        folder = metadata_folder(self.project)
-        new, old = (metadata.read(folder, name, each or "") for each in (after, before))
+        """What the newer of two releases requires otherwise, and where it says more."""
+        folder, newer = metadata_folder(self.project), later(before, after)
+        older = before if newer == after else after
+        new, old = (metadata.read(folder, name, each or "") for each in (newer, older))
         if new is None:
             return (), ()
         told = metadata.differing(old, new, is_of_torch) if old else ()
@@ -747,12 +803,16 @@ class Bisection:
 
     def changes(self, moved: Moved, coming: Sequence[Moved] = ()) -> bool | None:
         """Whether these packages of the bad side change the outcome; None if it is not judged."""
+        return self.decided(lambda: self.answer(moved, coming, mixed=True))
+
+    def decided(self, ask: Callable[[], bool | None]) -> bool | None:
+        """The answer, asked as often as runs that end wrongly make it necessary; None if none."""
         search = Search([1.0, 1.0], self.noise)
         while search.next() is not None:
-            changed = self.answer(moved, coming, mixed=True)
-            if changed is None:
+            answer = ask()
+            if answer is None:
                 return None
-            search.saw(1, changed=changed)
+            search.saw(1, changed=answer)
         return search.answer() == (0, 1)
 
     def answer(
@@ -940,10 +1000,10 @@ class Bisection:
         """What a run says about its set of packages. Measures it if that is asked."""
         resolved = run.resolved
         if record is None:
-            return Probe(resolved, None, f"there is no device {self.key.device} here")
+            return Probe(resolved, None, f"there is no device {self.key.device} here", here=False)
         why = f"{record.outcome}: {one_line(record.message)}"
         if not is_judged(record) or (self.paired is not None and record.outcome != TRAINS):
-            return Probe(resolved, None, why)
+            return Probe(resolved, None, why, here=record.outcome not in OF_THE_MACHINE)
         if self.paired is None or resolved.lock.digest == self.good.lock.digest:
             return Probe(resolved, record)
         ratio = self.paired.ratio(self.side_run(self.good), run, self.key)
@@ -961,7 +1021,7 @@ class Bisection:
         try:
             yield
         finally:
-            for name in self.kept:
+            for name in tuple(self.kept):
                 environment.drop(environments, name)
 
     def side(self, moved: Mapping[str, str]) -> Side:
@@ -973,11 +1033,11 @@ class Bisection:
         here = {each.name for each in self.good.lock.packages}
         new = locks.without(text_of(self.bad), lambda name: canonicalize_name(name) in here)
         side = with_moved(self.good, moved, self.bad.side.asked)
-        days = [self.day(name, version) for name, version in moved.items()]
+        days = [self.day(name, version) or self.latest for name, version in moved.items()]
         return replace(
             side,
             preferred="" if self.day_by_day else side.preferred + new,
-            as_of=max([self.good.lock.as_of, *(day or self.latest for day in days)]),
+            as_of=max(days if self.day_by_day else [self.good.lock.as_of, *days]),
             build=tuple(sorted({*side.build, *self.bad.side.build})),
         )
 
@@ -1047,13 +1107,6 @@ def at_release(base: Resolved, package: str, version: str, project: Project) -> 
     )
 
 
-def unbound(requirement: Requirement) -> str:
-    """A requirement that any release meets, with its extras and its marker."""
-    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-    marker = f" ; {requirement.marker}" if requirement.marker else ""
-    return f"{requirement.name}{extras}{marker}"
-
-
 def text_of(resolved: Resolved) -> str:
     """The text of a side's lock; the pins of an environment."""
     if resolved.side.interpreter is not None:
@@ -1066,7 +1119,7 @@ def is_of_torch(name: str) -> bool:
     return name in TRITON or name.startswith(ONLY_CUDA)
 
 
-def held(lock: Lock, unit: Unit) -> Moved:
+def pins_beside(lock: Lock, unit: Unit) -> Moved:
     """The versions of all packages but those of a unit and those that torch pins."""
     return {
         each.name: each.version

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gradmatrix.compare import resolution, sides
-from gradmatrix.compare.bisect import Bisection, NoAnswer, OutOfTime, Shared, is_judged
+from gradmatrix.compare.bisect import Bisection, NoAnswer, NotHere, OutOfTime, Shared, is_judged
 from gradmatrix.compare.flips import load, path_of
 from gradmatrix.compare.upgrade import THIS, ended, folder_of, key_of
 from gradmatrix.core.files import held, write_atomically
@@ -28,7 +28,7 @@ from gradmatrix.run.plan import lock_input
 from gradmatrix.run.project import by_date
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from gradmatrix.compare.resolution import Resolved
     from gradmatrix.core.model import Record
@@ -47,11 +47,12 @@ def current(project: Project, pair: Sequence[str] = ()) -> Flips:
     Changes between other stacks are among them if they were looked for, or if ``pair`` names these.
     """
     known = load(project.published_results).turns
-    pairs = {each.stacks for each in known} | ({(pair[0], pair[1])} if pair else set())
+    pairs = {each.stacks for each in known}
+    pairs |= set(pairwise(lock.stack for lock in by_date(project.known_locks(pair))))
     found = changes(project, pairs)
     answers = {each.change: each for each in known}
     turns = [answers.get(each.change, each) for each in found]
-    return Flips(turns=tuple(sorted(turns, key=lambda turn: turn.stacks != tuple(pair))))
+    return Flips(turns=tuple(sorted(turns, key=lambda turn: {*turn.stacks} != {*pair})))
 
 
 def taken(project: Project, flips: Flips, given: Flips) -> Flips:
@@ -73,7 +74,12 @@ def write(project: Project, flips: Flips) -> Flips:
     """
     with held(folder_of(project) / "flips.lock"):
         known = load(project.published_results)
-        found = answered(flips, known)
+        pairs, stacks = (
+            {each.stacks for each in flips.turns},
+            {s.name for s in project.matrix.stacks},
+        )
+        others = (t for t in known.turns if t.stacks not in pairs and stacks >= {*t.stacks})
+        found = answered(Flips(turns=(*flips.turns, *others)), known)
         places = {each.change: place for place, each in enumerate(known.turns)}
         order = sorted(found.turns, key=lambda turn: places.get(turn.change, len(places)))
         content = msgspec.json.format(msgspec.json.encode(Flips(turns=tuple(order))), indent=1)
@@ -114,16 +120,19 @@ def changes(project: Project, further: Iterable[tuple[str, str]] = ()) -> list[T
 
 
 def groups(
-    flips: Flips, stacks: tuple[str, str], known: Mapping[str, History]
+    flips: Flips,
+    stacks: tuple[str, str],
+    known: Mapping[str, History],
+    without: Collection[str] = (),
 ) -> dict[History, list[Turning]]:
     """What is open between two stacks, by what is known of the cells: what to look for next first.
 
-    The most cells come first. Those of which nothing is known count less, because their searches
-    ask about more sets of packages.
+    Cells in ``without`` are left out. The most cells come first. Those of which nothing is known
+    count less, because their searches ask about more sets of packages.
     """
     found: dict[History, list[Turning]] = defaultdict(list)
     for each in flips.turns:
-        if each.stacks == stacks and each.is_open:
+        if each.stacks == stacks and each.is_open and each.cell not in without:
             found[known[each.cell]].append(each)
     order = sorted(found.items(), key=lambda each: -len(each[1]) * (QUICKER if each[0] else 1))
     return dict(order)
@@ -158,7 +167,8 @@ class Search:
         flips, shared = answered(flips, load(self.project.published_results)), Shared()
         locks = self.project.known_locks(stacks)
         known = {each.cell: flips.history(each.cell, *locks) for each in flips.turns}
-        while asked := groups(flips, stacks, known):
+        elsewhere: set[str] = set()
+        while asked := groups(flips, stacks, known, elsewhere):
             if time.monotonic() > until:
                 return
             history, beside = next(iter(asked.items()))
@@ -166,6 +176,10 @@ class Search:
                 found = self.answered(beside, replace(shared, known=history), until, spare)
             except OutOfTime:
                 return
+            except NotHere as error:
+                self.tell(f"{beside[0].cell}: left open, {error.cause}")
+                elsewhere.add(beside[0].cell)
+                continue
             turns = (found if each.change == found.change else each for each in flips.turns)
             flips = write(self.project, Flips(turns=tuple(turns)))
 

@@ -189,7 +189,7 @@ class Edge(Frozen, frozen=True, kw_only=True):
     between: tuple[str, ...] = ()
     """The releases between them, which could not be judged."""
     needs: tuple[str, ...] = ()
-    """What the first release that ends differently requires otherwise than the one before it."""
+    """What the newer of the two releases requires otherwise than the older one."""
     links: tuple[Link, ...] = ()
     """Where its metadata says what changed."""
 
@@ -199,10 +199,20 @@ class Edge(Frozen, frozen=True, kw_only=True):
         return later(self.before, self.after)
 
     @property
+    def in_order(self) -> tuple[End, End]:
+        """What ran, with the older release first."""
+        return self.ends[::-1] if self.is_backwards else self.ends
+
+    @property
+    def is_backwards(self) -> bool:
+        """Whether the good side has the newer release."""
+        return not self.several and self.newer == self.before
+
+    @property
     def releases(self) -> str:
         """Both releases with their days, the older one first."""
         ends = [(self.before, self.before_released), (self.after, self.after_released)]
-        if not self.several and self.newer == self.before:
+        if self.is_backwards:
             ends.reverse()
         (first, first_day), (last, last_day) = ends
         older = f"{self.package} {first}" if first else f"a side without {self.package}"
@@ -269,7 +279,7 @@ class Found(Frozen, frozen=True, kw_only=True):
     """Whether every change on the way was looked for: each edge is one of its own."""
     skipped: tuple[NotJudged, ...]
     probes: int
-    """The sets of packages that were run, without the two sides."""
+    """The sets of packages that ran and could be judged, without the two sides."""
 
     @property
     def headline(self) -> str:

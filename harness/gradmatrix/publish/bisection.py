@@ -51,7 +51,7 @@ def of_edge(edge: Edge) -> Iterator[str]:
     else:
         yield "  All other packages are equal."
     yield f"  The difference of the locks: {difference(edge)}."
-    yield from (f"  {edge.package} {edge.after} {each}." for each in edge.needs)
+    yield from (f"  {edge.package} {edge.newer} {each}." for each in edge.needs)
     yield from (f"  {each.name}: {each.url}" for each in edge.links)
 
 
@@ -96,9 +96,10 @@ def as_issue(found: Found, capsules: Mapping[str, str]) -> str:
     It has the capsule of the side that fails.
     """
     edge = found.edges[-1]
-    before, after = edge.ends
-    since = f"{edge.package} {edge.after}"
-    told, script = (before, "before.py") if after.outcome == TRAINS else (after, "after.py")
+    before, after = edge.in_order
+    since = f"{edge.package} {edge.newer}"
+    told = before if after.outcome == TRAINS else after
+    script = "before.py" if told is edge.ends[0] else "after.py"
     lines = [
         f"# {found.cell.rpartition('/')[0]}: {after.outcome} since {since}",
         "",
