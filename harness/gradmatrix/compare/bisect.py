@@ -66,7 +66,7 @@ from gradmatrix.judge.versions import packages_moved
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.stacks import environment, metadata
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.environment import ONLY_CUDA, TRITON, has_driver
+from gradmatrix.stacks.environment import has_driver, is_of_torch
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import IndexUnreachable, admitted, both
 from gradmatrix.stacks.lock import NeedsBuild
@@ -1112,11 +1112,6 @@ def text_of(resolved: Resolved) -> str:
     if resolved.side.interpreter is not None:
         return resolved.side.preferred
     return sides.text_of(resolved.lock, resolved.locks)
-
-
-def is_of_torch(name: str) -> bool:
-    """Whether a package comes with torch, which pins it."""
-    return name in TRITON or name.startswith(ONLY_CUDA)
 
 
 def pins_beside(lock: Lock, unit: Unit) -> Moved:

@@ -22,7 +22,7 @@ from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
 from gradmatrix.core.model import LockedPackage, Stack
 from gradmatrix.core.outcomes import CONFLICT, INDEX_UNREACHABLE, NO_RELEASE
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.environment import MARK, ONLY_CUDA, TRITON
+from gradmatrix.stacks.environment import MARK, ONLY_CUDA, is_of_torch
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import IndexUnreachable
 from gradmatrix.stacks.lock import NeedsBuild
@@ -149,8 +149,7 @@ def as_built(lock: Lock, there: Lock) -> Lock:
     """
     if any(package.name.startswith(ONLY_CUDA) for package in there.packages):
         return lock
-    of_cuda = (*ONLY_CUDA, *TRITON)
-    kept_ones = tuple(package for package in lock.packages if not package.name.startswith(of_cuda))
+    kept_ones = tuple(package for package in lock.packages if not is_of_torch(package.name))
     return msgspec.structs.replace(lock, packages=kept_ones)
 
 

@@ -100,8 +100,14 @@ def has_driver() -> bool:
 
 ONLY_CUDA = ("nvidia-", "cuda-")
 TRITON = ("triton", "pytorch-triton")
+
 PROBE_TIMEOUT_S = 15.0
 IMPATIENT = {"UV_HTTP_TIMEOUT": "5", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"}
+
+
+def is_of_torch(name: str) -> bool:
+    """Whether a package comes with the CUDA build of torch, which pins it."""
+    return name in TRITON or name.startswith(ONLY_CUDA)
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,7 @@ class BuildChoice:
 
     def drops(self, name: str) -> bool:
         """Whether a locked package is left out: torch, or one that only its CUDA build needs."""
-        return bool(self.torch) and (
-            name == "torch" or name in TRITON or name.startswith(ONLY_CUDA)
-        )
+        return bool(self.torch) and (name == "torch" or is_of_torch(name))
 
 
 GIB = 2**30

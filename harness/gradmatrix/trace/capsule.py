@@ -28,7 +28,7 @@ from gradmatrix.core.text import one_line, versioned
 from gradmatrix.judge.causes import remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.verdict import GOT
-from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
+from gradmatrix.stacks.environment import is_of_torch
 from gradmatrix.stacks.lock import cutoff
 from gradmatrix.trace.reduce import reduce
 
@@ -206,7 +206,7 @@ def metadata(lock: Lock, requirements: str) -> str:
     does not download them.
     """
     everything = pinned(requirements, lock.python)
-    cuda = [each for each in everything if each.startswith((*ONLY_CUDA, *TRITON))]
+    cuda = [each for each in everything if is_of_torch(each.partition("==")[0])]
     needed = [each for each in everything if each not in cuda]
     if len({each.partition("==")[0] for each in cuda}) == len(cuda):
         # There is one version of each, so it is the same on every platform.
