@@ -281,6 +281,11 @@ FUNCTIONS = ("relu_", "sigmoid_", "tanh_", "dropout_", "selu_", "celu_", "rrelu_
 """Functions of torch that change their argument; ``nn.ReLU(inplace=True)`` calls the first."""
 NATIVE = ("leaky_relu_", "hardtanh_", "elu_", "silu_", "hardswish_", "hardsigmoid_", "mish_")
 PRODUCTS = ("*", "mul")
+ITSELF = "a value minus itself"
+DETACHED_ONCE = (
+    "Keep one of the two from before the update, without a graph: compute it once under"
+    " torch.no_grad(), or detach it. PPO's old log-probability is that of the policy that acted."
+)
 RETURNED_ZEROS = (
     "Return the gradient of each input from backward. A function that rounds or chooses returns"
     " grad_output itself (a straight-through estimator)."
@@ -2337,7 +2342,7 @@ def flat_operation(seen: Observation) -> Diagnosis | None:
     """An operation is flat at all its inputs, and neither a hook nor clipping made the zeros."""
     flat = seen.flat
     clipped = seen.severed and seen.severed[-1].how == "clip_grad_norm_"
-    if flat is None or flat.operation in PRODUCTS or clipped:
+    if flat is None or flat.operation in (*PRODUCTS, ITSELF) or clipped:
         return None
     if any(hook.parameter for hook in seen.hooks):
         return None
@@ -2359,12 +2364,21 @@ def flat_operation(seen: Observation) -> Diagnosis | None:
 
 
 def zero_factor(flat: Nonfinite) -> Diagnosis | None:
-    """A product whose other factor is zero: a mask, a weight of a part of the loss."""
-    if flat.operation not in PRODUCTS:
+    """A product whose other factor is zero, or a difference of a value and itself."""
+    if flat.operation not in (*PRODUCTS, ITSELF):
         return None
     at = innermost_frame(flat.frames)
-    line = f"A product has a factor that is zero everywhere{say_where(at, 'at')}."
-    return make_diagnosis(Cause.ZERO, flat.module or None, at, line, led=flat.frames, advice=FACTOR)
+    itself = flat.operation == ITSELF
+    what = (
+        "A value is subtracted from itself"
+        if itself
+        else "A product has a factor that is zero everywhere"
+    )
+    line = (
+        f"{what}{say_where(at, 'at')}{', so every gradient through it cancels' if itself else ''}."
+    )
+    advice = DETACHED_ONCE if itself else FACTOR
+    return make_diagnosis(Cause.ZERO, flat.module or None, at, line, led=flat.frames, advice=advice)
 
 
 def exception(seen: Observation) -> Diagnosis | None:

@@ -202,9 +202,9 @@ class FiniteWatch:
             else:
                 self.flat = self.flat or flat
 
-    def of_one(self, name: str) -> None:
-        """The loss ``name`` is over one class: its softmax passes only zeros on."""
-        found = {"step": self.clock(), "operation": f"{name} over one class", "owner": None}
+    def stops(self, operation: str) -> None:
+        """An ``operation`` of which it is known that it passes only zeros on."""
+        found = {"step": self.clock(), "operation": operation, "owner": None}
         self.flat = self.flat or {**found, "frames": frames()}
 
     def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:

@@ -95,7 +95,7 @@ class ForwardWatch:
         self.switches.stepping = lambda: self.severing.stepping
         self.finite = FiniteWatch(clock, self.innermost)
         self.severing.operation = self.finite.operation
-        self.severing.of_one = self.finite.of_one
+        self.severing.stops = self.finite.stops
 
     def install(self) -> Callable[[], None]:
         """Hook every module's forward. The returned function removes the hooks."""

@@ -24,8 +24,9 @@ SEVERAL = 2
 """Gradients that were clipped once may be a phase of their own."""
 SHAPES = (
     *("View", "UnsafeView", "Alias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze"),
-    *("Index", "IndexSelect", "MaskedSelect", "Select", "Slice", "Gather"),
+    *("Index", "IndexSelect", "MaskedSelect", "Select", "Slice", "Gather", "ToCopy"),
 )
+"""Operations that give the same values, or some of them."""
 LOGITS = "binary_cross_entropy_with_logits"
 PROBABILITIES = (("Softmax", "cross_entropy"), ("Softmax", "nll_loss"), ("Sigmoid", LOGITS))
 """Operations that give probabilities, and losses that want something else."""

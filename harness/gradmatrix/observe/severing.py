@@ -98,6 +98,8 @@ TO_TRAIN = re.compile(r"train|grad")
 TO_COPY = re.compile(r"cop(?:y|ies)|clone")
 """Arguments that make copies if they are true."""
 ARGUMENTS_SHOWN = 4
+ITSELF = "a value minus itself"
+"""A difference that passes only zeros on."""
 
 
 class SeveringWatch:
@@ -108,8 +110,8 @@ class SeveringWatch:
 
     inputs: Callable[[], Set[int]] = set
     """Ids of the tensors for whose gradients torch.autograd.grad was asked."""
-    of_one: Callable[[str], None]
-    """Called with the name of a loss over one class."""
+    stops: Callable[[str], None]
+    """Called with an operation that passes only zeros on."""
     floored: Optional[Lines] = None
     """Where the last ``//`` of a tensor with a graph was computed."""
 
@@ -380,7 +382,7 @@ class SeveringWatch:
                 del self.ignored[1:-1]
             self.noticed.labelled(name, scores)
             if name == "cross_entropy" and scores.shape[min(1, scores.dim() - 1)] == 1:
-                self.of_one(name)
+                self.stops(f"{name} over one class")
 
         return note
 
@@ -532,6 +534,9 @@ class SeveringWatch:
             self._add(result, *given)
             self.links.subtracted(result)
             self.noticed.subtracted(result, *given)
+            nodes = [getattr(each, "grad_fn", None) for each in given[:2]]
+            if nodes[0] is not None and nodes[0] is nodes[-1] and len(nodes) > 1:
+                self.stops(ITSELF)
 
     def _add(self, result: Any, *given: Any) -> None:
         """Note a sum of one number with a graph and one without it."""
