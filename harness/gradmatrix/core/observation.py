@@ -253,6 +253,8 @@ class Built(Frozen, frozen=True):
     rate_frames: tuple[Frame, ...] = ()
     scheduled: bool = True
     """False if a scheduler set the rate when it was built, and none was ever stepped."""
+    zero_at: tuple[Frame, ...] = ()
+    """Where a function of the user returned 0 to that scheduler."""
     eps: float | None = None
     """What it adds to a divisor, if that is 1 or more."""
     factor: float | None = None

@@ -2102,7 +2102,9 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
     loaded = built.rate_from == "loaded"
     where = say_where(at, "at" if loaded else "the optimizer is built at")
     line, advice = f"The learning rate was 0 in every audited step{where}.", ""
+    given: tuple[Frame, ...] = ()
     if built.rate_from == "constructor" and built.rate:
+        given = built.rate_frames[1:2]
         line = f"The learning rate was 0 from the start: {built.rate}{say_where(at, 'at')}."
         advice = f"Set {built.rate.partition('=')[0]} above 0."
         if "=lambda" in built.rate:
@@ -2124,6 +2126,9 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
         advice = "Call the scheduler's step() after each step of the optimizer."
     elif built.rate_from == "scheduler":
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
+        given = built.zero_at
+        if given:
+            line += f" A function returned 0 to it{say_where(given[0], 'at')}."
         advice = (
             "Call the scheduler's step() once for each step that it counts (of the optimizer, or an"
             " epoch), and let the first learning rate be above 0. Check what it computes: an"
@@ -2133,7 +2138,6 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
     led = built.rate_frames or built.frames
-    given = led[1:2] if built.rate_from == "constructor" and built.rate else ()
     return make_diagnosis(
         Cause.LEARNING_RATE,
         module,

@@ -10,11 +10,12 @@ import math
 import re
 import sys
 import weakref
+from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from . import source
-from .frames import frames
+from .frames import frames, mine, place
 from .torches import highest_rate
 
 RATE = re.compile(r"(?:^|_)(?:lr|learning_rate)$", re.IGNORECASE)
@@ -75,6 +76,8 @@ class RateWatch:
         """The learning rate that an optimizer was built with, by id."""
         self._schedulers: Dict[int, List[Any]] = {}
         """The schedulers of an optimizer, by its id: a weak reference, and where it was built."""
+        self._zeros: Dict[int, List[Dict[str, Any]]] = {}
+        """By id of a scheduler: where the user's functions returned 0 while it was built."""
         self._kept: Optional[List[Any]] = []
         """Schedulers that are kept alive; None once nothing is. A scheduler holds its optimizer."""
         self._most: Dict[int, float] = {}
@@ -103,7 +106,8 @@ class RateWatch:
             known.append((weakref.ref(scheduler), at))
             if self._kept is not None:
                 self._kept.append(scheduler)
-            original(scheduler, optimizer, *args, **kwargs)
+            with zeros() as self._zeros[id(scheduler)]:
+                original(scheduler, optimizer, *args, **kwargs)
 
         load: Any = Optimizer.load_state_dict
 
@@ -218,6 +222,7 @@ class RateWatch:
                 name = type(scheduler).__name__
                 found = [*at[:1], *set_by(at), *at[1:]]
                 facts = {"rate_from": "scheduler", "rate": name, "rate_frames": found}
+                facts["zero_at"] = self._zeros.get(id(scheduler), [])[:1]
                 return {**facts, "scheduled": self._scheduled(optimizer)}
         written = [[at] for _, at in source.writes("lr", "param_groups")]
         made = [] if written else source.called(SCHEDULER.search)
@@ -259,6 +264,32 @@ def set_by(at: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
 def setter(at: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """The user's line that set a scheduler which was built ``at`` these frames."""
     return [*set_by(at), *(frame for frame in at if frame["user"])][:1]
+
+
+@contextmanager
+def zeros() -> Iterator[List[Dict[str, Any]]]:
+    """Where functions of the user that a library calls return 0, or a list of zeros."""
+    found: List[Dict[str, Any]] = []
+
+    def returned(frame: Any, event: str, value: Any) -> None:
+        values = value if isinstance(value, list) else [value]
+        if (
+            event == "return"
+            and mine(frame.f_code.co_filename)
+            and not mine(frame.f_back.f_code.co_filename)
+            and values
+            and all(type(each) in {int, float} and each == 0 for each in values)
+        ):
+            found.append({**place(frame.f_code), "line": frame.f_lineno})
+
+    if sys.getprofile() is not None:  # the script is profiled
+        yield found
+        return
+    sys.setprofile(returned)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
 
 
 def outside(frame: Any, built: Any) -> Any:
