@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 import weakref
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
+from . import source
 from .frames import Lines, here, line, mine
 from .replaced import hook, replace
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 KEPT = 20_000
+Made = Tuple[Optional[Lines], Lines]
 
 
 class Birth:
@@ -26,17 +28,16 @@ class Birth:
     Args:
         parameter: the parameter.
         how: "made" or "copied".
-        at: the line.
+        made: the line, and the user's lines that led there, innermost first, outside of the
+            constructors of modules.
         owner: the module that has it.
         within: the module whose forward was running.
     """
 
-    def __init__(
-        self, parameter: Any, how: str, at: Optional[Lines], owner: Any, within: Any
-    ) -> None:
+    def __init__(self, parameter: Any, how: str, made: Made, owner: Any, within: Any) -> None:
         self.reference = weakref.ref(parameter)
         self.how = how
-        self.at = at
+        self.at, self.calls = made
         self.type = type(owner).__name__
         self.within = within
 
@@ -109,8 +110,9 @@ class BirthWatch:
     def _note(self, parameter: Any, how: str, owner: Any = None, within: Any = None) -> None:
         known = self._born.get(id(parameter))
         if len(self._born) < KEPT and (known is None or known.reference() is not parameter):
-            at = self._line() if within is None else here()
-            self._born[id(parameter)] = Birth(parameter, how, at, owner, within)
+            at, calls = self._line() if within is None else (here(), ())
+            made = at, calls if how == "made" else ()
+            self._born[id(parameter)] = Birth(parameter, how, made, owner, within)
 
     def reached(self, leaves: Dict[int, Any]) -> None:
         """A backward pass reaches ``leaves``, by id."""
@@ -119,26 +121,28 @@ class BirthWatch:
             if birth is not None and birth.within is not None and birth.reference() is leaf:
                 self._inside[identity] = birth
 
-    def _line(self) -> Optional[Lines]:
-        """The line of the function that built the optimizer; else the innermost one.
+    def _line(self) -> Made:
+        """The line of the function that built the optimizer, else the innermost one, and the calls.
 
         If a library called the user's code in between, as a callback, the line is there.
         """
         frame: Optional[FrameType] = sys._getframe(2)
         users: Optional[FrameType] = None
+        calls: Lines = ()
         while frame is not None and frame.f_code not in self._around:
             if mine(frame.f_code.co_filename):
                 users = frame
+                calls = () if constructs(frame) else (*calls, (frame.f_code, frame.f_lineno))
             elif users is not None:
-                return ((users.f_code, users.f_lineno),)
+                return ((users.f_code, users.f_lineno),), calls
             frame = frame.f_back
-        return here() if frame is None else ((frame.f_code, frame.f_lineno),)
+        return here() if frame is None else ((frame.f_code, frame.f_lineno),), calls
 
     def with_gradient(self) -> List[Dict[str, Any]]:
         """Where the last parameter was made that has a gradient now."""
         living = [(birth, birth.reference()) for birth in self._born.values()]
         with_one = [birth for birth, each in living if each is not None and each.grad is not None]
-        return line(with_one[-1].at) if with_one else []
+        return line(placed(with_one[-1].calls) or with_one[-1].at) if with_one else []
 
     def inside(
         self, held: Set[int], named: Callable[[List[Any]], List[str]]
@@ -170,9 +174,25 @@ class BirthWatch:
         lines: Dict[Any, int] = {}
         for identity, birth in self._born.items():
             if birth.reference() is not None and identity in loose:
-                lines[birth.how, birth.at] = lines.get((birth.how, birth.at), 0) + 1
+                known = birth.how, placed(birth.calls) or birth.at
+                lines[known] = lines.get(known, 0) + 1
         ordered = sorted(lines.items(), key=lambda item: -item[1])
         return [
             {"how": how, "parameters": count, "frames": line(at)}
             for (how, at), count in ordered[:4]
         ]
+
+
+def constructs(frame: FrameType) -> bool:
+    """Whether ``frame`` is the constructor of a module."""
+    import torch
+
+    code = frame.f_code
+    return code.co_name == "__init__" and isinstance(frame.f_locals.get("self"), torch.nn.Module)
+
+
+@cache
+def placed(calls: Lines) -> Lines:
+    """The first of ``calls`` that assigns to an attribute, as in ``self.head = …``; else none."""
+    own = (each for each in calls if any(map(source.sets_attribute, line((each,)))))
+    return tuple(own)[:1]

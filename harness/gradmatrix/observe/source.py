@@ -445,6 +445,13 @@ def at_place(place: Place) -> List[Tuple[Any, str]]:
     return [each for each in statements(place["file"]) if begins_at(each[0], place["line"])]
 
 
+def sets_attribute(place: Place) -> bool:
+    """Whether a line assigns to an attribute, or to an item of one."""
+    targets = (each for node, _ in at_place(place) for each in getattr(node, "targets", ()))
+    values = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
+    return any(isinstance(each, ast.Attribute) for each in values)
+
+
 def discards(place: Place) -> bool:
     """Whether a line keeps nothing that it computes, nor calls backward: it may write a log."""
     lines = [node for node, _ in at_place(place)]
