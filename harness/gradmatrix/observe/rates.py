@@ -82,6 +82,8 @@ class RateWatch:
         """Schedulers that are kept alive; None once nothing is. A scheduler holds its optimizer."""
         self._most: Dict[int, float] = {}
         """The highest learning rate after the audit, by id of the optimizer."""
+        self._in_use: Dict[int, List[Dict[str, Any]]] = {}
+        """Where the scheduler was built that stepped most often until then, of several."""
         self._loaded: Dict[int, List[Dict[str, Any]]] = {}
         """By id of an optimizer: where a state was loaded that set its learning rate to 0."""
         self._plateaus: List[Plateau] = []
@@ -158,7 +160,7 @@ class RateWatch:
     def built(self, optimizer: Any) -> None:
         """An optimizer was built."""
         self._first[id(optimizer)] = highest_rate(optimizer)
-        for known in (self._loaded, self._schedulers, self._most):
+        for known in (self._loaded, self._schedulers, self._most, self._in_use):
             known.pop(id(optimizer), None)  # of one that is gone
 
     def let_go(self) -> None:
@@ -170,12 +172,17 @@ class RateWatch:
         if id(optimizer) in self._schedulers:
             rate = highest_rate(optimizer) or 0.0
             self._most[id(optimizer)] = max(rate, self._most.get(id(optimizer), 0.0))
+            living = self._living(optimizer)
+            if len(living) > 1:  # as in a SequentialLR, which steps one after the other
+                steps = [getattr(each, "_step_count", 0) for each, _ in reversed(living)]
+                self._in_use[id(optimizer)] = living[-1 - steps.index(max(steps))][1]
 
     def low(self) -> List[Dict[str, Any]]:
         """Where a scheduler was set that kept the learning rate near 0."""
         found = []
         for each, most in self._most.items():
-            first, at = self._first.get(each), self._schedulers[each][-1][1]
+            first = self._first.get(each)
+            at = self._in_use.get(each) or self._schedulers[each][-1][1]
             if first and 0 < most < LOW * first:
                 found.append({"how": "low", "text": f"{most:.2g}", "frames": setter(at)})
         return found
