@@ -337,11 +337,14 @@ class Unmatched(Frozen, frozen=True):
 class Culprit(Frozen, frozen=True):
     """What an exception is about, and where it stands."""
 
-    kind: Literal["function", "operation", "inference", "sparse", "idle", "columns", "limits"]
+    kind: Literal[
+        "function", "operation", "inference", "sparse", "idle", "columns", "limits", "text"
+    ]
     """A "function" of torch.autograd and the end of its backward; an "operation" without a
     derivative; what entered "inference" mode; parameters with "sparse" gradients, and where the
     script asks for that; the "idle" ones for which a distributed model waits; "columns" of the data
-    that did not reach a model; or "limits" of length behind which no row of the data is left."""
+    that did not reach a model; "limits" of length behind which no row of the data is left; or a
+    "text" where torch wants a number."""
     text: str
     frames: tuple[Frame, ...]
 

@@ -235,7 +235,8 @@ ONCE = (
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 UNFREEZE = (
     "set requires_grad_(True) on the part that should learn, or on the whole model:"
-    " model.requires_grad_(True)."
+    " model.requires_grad_(True). If only a copy was meant (a teacher, a target), freeze"
+    " copy.deepcopy(model)."
 )
 UNLOADED = (
     "Merge once, after training. If what was merged should be trained further, add a new adapter"
@@ -281,6 +282,11 @@ FUNCTIONS = ("relu_", "sigmoid_", "tanh_", "dropout_", "selu_", "celu_", "rrelu_
 """Functions of torch that change their argument; ``nn.ReLU(inplace=True)`` calls the first."""
 NATIVE = ("leaky_relu_", "hardtanh_", "elu_", "silu_", "hardswish_", "hardsigmoid_", "mish_")
 PRODUCTS = ("*", "mul")
+SWITCHED_ON = (
+    "Before this loss is computed, switch on again what it should train: requires_grad_(True)."
+    " A helper must set what it is given, as in p.requires_grad_(flag); `flag and p.requires_grad`"
+    " never switches anything on."
+)
 ITSELF = "a value minus itself"
 DETACHED_ONCE = (
     "Keep one of the two from before the update, without a graph: compute it once under"
@@ -410,11 +416,13 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         nothing_held,
         made_in_forward,
         used_up,
+        given_twice,
         holds_a_copy,
         never_stepped,
         not_registered,
         no_rate,
         replaced,
+        frozen_since,
         no_gradient,
         not_updated,
         zero_gradient,
@@ -1425,6 +1433,27 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
     if not advice:
         advice = f"{'Before training' if at is None else 'After that line'}, {UNFREEZE}"
     return make_diagnosis(Cause.FROZEN, module, at, *lines, led=known.frames, advice=advice)
+
+
+def frozen_since(seen: Observation) -> Diagnosis | None:
+    """The loss has no graph; all got gradients before, and something of it is frozen now."""
+    if seen.raised is None or not seen.backward or seen.backward[-1].requires_grad:
+        return None
+    if gradient_status(seen) is not Gradient.FLOWING:
+        return None
+    learned = {p.name.rpartition(".")[0] for p in seen.parameters if "f" in p.gradients}
+    froze = next((f for f in seen.frozen[::-1] if f.frames and learned & {*f.modules}), None)
+    if froze is None:
+        return None
+    at = innermost_frame(froze.frames)
+    modules = few([f"`{name}`" for name in froze.modules], MOST_MODULES)
+    line = (
+        f"{modules} got gradients before, and now {counted(froze.parameters, 'parameter')} of that"
+        f" {'is' if froze.parameters == 1 else 'are'} frozen{say_where(at, 'at')}."
+    )
+    return make_diagnosis(
+        Cause.FROZEN, froze.modules[0], at, line, led=froze.frames, advice=SWITCHED_ON
+    )
 
 
 def holds_the_frozen(seen: Observation) -> Diagnosis | None:

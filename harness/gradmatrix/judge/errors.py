@@ -127,10 +127,15 @@ ABOUT = {
     "sparse": "The gradients of `{}` are sparse, because of sparse=True",
     "idle": "`{}` got no gradient in the last step of DistributedDataParallel",
     "columns": "The data has columns that the model did not get: `{}`",
+    "text": "An optimizer got the text `{}` where a number belongs",
     "limits": "No row of the data is left after its preparation, with `{}`",
     "inference": "Inference mode was entered by `{}`",
 }
 """What to say of the culprit of an error, by its kind."""
+AS_TEXT = (
+    "Make it a number where it is read: float(…). In a YAML file write 4.0e-3: YAML reads 4e-3,"
+    " without a point, as a text."
+)
 NONE = re.compile(r"\bNoneType\b")
 NO_LEAF = re.compile(r"\.grad attribute of a Tensor that is not a leaf")
 
@@ -156,6 +161,8 @@ def advise_on_error(seen: Observation) -> str:
     """What to do about the exception that ended the script; empty if that is not known."""
     assert seen.raised is not None
     message = seen.raised.message
+    if seen.culprit is not None and seen.culprit.kind == "text":
+        return AS_TEXT
     known = next(
         (text for what, text in ADVICE.items() if re.search(what, message, re.IGNORECASE)), ""
     )

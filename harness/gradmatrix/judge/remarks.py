@@ -355,7 +355,7 @@ NOTICED = {
     " {1} gets the output of a sigmoid, and takes a sigmoid of it once more, so its gradients are"
     " small. Give it the values before the sigmoid",
     "classes": "{0} at {1} gets a log_softmax over another dimension than that of the classes,"
-    " such as over the batch. Use dim=1",
+    " such as over the batch. Use dim=1; of what is flattened afterwards, dim=-1",
     "minimised": "the loss is a log-probability, computed at {1}: each step makes it smaller, so"
     " the data become less likely. Put a minus before it",
     "norm": "{0} normalises each value alone, run at {1}: its output does not depend on its input,"

@@ -18,7 +18,18 @@ from .frames import here, line, shown, written
 from .links import children, leaves_of, nodes_behind
 from .raising import last_line
 from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
-from .torches import Reach, behind, follow, held_by, is_parameter, named, reach, summands, title
+from .torches import (
+    Reach,
+    behind,
+    follow,
+    held_by,
+    is_parameter,
+    named,
+    own_parameters,
+    reach,
+    summands,
+    title,
+)
 from .unmatched import unmatched
 from .unregistered import unregistered
 
@@ -240,14 +251,10 @@ class Evidence:
                 self._cleared.add(identity)
 
     def _held_twice(self) -> Set[int]:
-        """Ids of the parameters that one optimizer holds, and another one holds exactly these."""
-        known: Set[Any] = set()
-        for each in self.held() if self.several else ():
-            ids = frozenset(map(id, each))
-            if ids and ids in known:
-                return set(ids)
-            known.add(ids)
-        return set()
+        """Ids of all parameters that one optimizer holds, if another one holds these too."""
+        held = [set(map(id, each)) for each in self.held()] if self.several else []
+        twice = (ids for ids in held if ids and sum(ids <= other for other in held) > 1)
+        return next(twice, set())
 
     def _look_upstream(self, roots: List[Any], found: Reach) -> None:
         """Keep what no optimizer holds if two of them hold the same: one may have got the wrong.
@@ -268,7 +275,8 @@ class Evidence:
     def turn_over(self, optimizer: Any) -> None:
         """An optimizer has stepped: what backward reached since the last step was for its step."""
         held = set(map(id, held_by(optimizer)))
-        if not self.over and held == self._held_twice() != set():
+        twice = set() if self.over else self._held_twice()
+        if twice and held >= twice:
             built = self.parameters.built_at(optimizer)
             turn = self._twins.setdefault(id(optimizer), (built, held, []))
             turn[2].append(self._upstream)
@@ -280,13 +288,15 @@ class Evidence:
         return all(i in entries and not entries[i]["moved"] for i in parameters)
 
     def _given_twice(self, left: Set[int]) -> List[Dict[str, Any]]:
-        """The lines that built two optimizers of the same parameters; ``left`` are in none.
+        """The lines that built two optimizers, one of which holds what the other does.
+
+        ``left`` are in none.
 
         In each of its turns the loss of the first one trains all that is ``left``, and that of the
         other one never does. Its other part may learn from the first loss on purpose.
         """
         for built, held, turns in self._twins.values():
-            same = [each for each in self._twins.values() if each[0] != built and each[1] == held]
+            same = [each for each in self._twins.values() if each[0] != built and each[1] >= held]
             if len(turns) >= TURNS and all(turn == left for turn in turns):
                 for other, _, others in same:
                     if built and other and not any(others):
@@ -882,9 +892,7 @@ class Evidence:
         """
         left = {identity for identity in self.parameters.reached if identity not in held}
         owners = [
-            m
-            for m in self.forward.seen.values()
-            if any(id(p) in left for p in m.parameters(recurse=False))
+            m for m in self.forward.seen.values() if any(id(p) in left for p in own_parameters(m))
         ]
         if not owners:
             return None

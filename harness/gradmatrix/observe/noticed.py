@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 SHOWN = 4
 SEVERAL = 2
 """Gradients that were clipped once may be a phase of their own."""
+FLATTENED = ("View", "UnsafeView", "Alias", "ReshapeAlias")
+"""Operations that leave values in their order."""
 SHAPES = (
-    *("View", "UnsafeView", "Alias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze"),
+    *(*FLATTENED, "Transpose", "Permute", "T", "Squeeze", "Unsqueeze"),
     *("Index", "IndexSelect", "MaskedSelect", "Select", "Slice", "Gather", "ToCopy"),
 )
 """Operations that give the same values, or some of them."""
@@ -175,13 +177,19 @@ class NoticeWatch:
 
     def labelled(self, loss: str, given: Any) -> None:
         """A ``loss`` over labels gets what the model gave."""
-        node = given.grad_fn
-        if kind_of(node) == "LogSoftmax":
-            classes = min(1, given.dim() - 1)
-            if node._saved_dim not in (classes, classes - given.dim() + UNSIGNED):
-                self.add("classes", loss, frames())
+        node, kinds = given.grad_fn, set()
         while node is not None and kind_of(node) in SHAPES:
+            kinds.add(kind_of(node))
             node = node.next_functions[0][0]
+        if kind_of(node) == "LogSoftmax" and kinds <= {*FLATTENED}:
+            of = node._saved_result
+            classes = min(1, of.dim() - 1) if not kinds else of.dim() - 1
+            flat = given.dim() == 2 and given.shape[-1] == of.shape[-1]  # noqa: PLR2004  (rows)
+            if (flat or not kinds) and node._saved_dim not in (
+                classes,
+                classes - of.dim() + UNSIGNED,
+            ):
+                self.add("classes", loss, frames())
         if (kind_of(node), loss) in PROBABILITIES:
             self.add(loss, "", frames())
 

@@ -20,6 +20,8 @@ NO_LOSS = re.compile(r"did not return a loss from the inputs.*the inputs it rece
 IDLE = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 DISTRIBUTED = ("DistributedDataParallel", "DDP")
 LENGTH = re.compile(r"max_(?:\w+_)?len(?:gth)?")
+NUMBER = re.compile(r"[\d.]+(?:e[+-]?\d+)?", re.IGNORECASE)
+AS_TEXT = re.compile(r"between instances of .*'str'")
 INFERENCE = re.compile(r"nference tensor")
 SHOWN = 4
 
@@ -43,7 +45,19 @@ def culprit(
         return sparse(optimizers, names_of)
     if no_loss is not None:
         return left_out(error, set(re.split(r",\s*", no_loss.group(1))))
-    return emptied(error) if "num_samples=0" in message else idle(error, names_of)
+    return emptied(error) or as_text(error) or idle(error, names_of)
+
+
+def as_text(error: BaseException) -> Optional[Dict[str, Any]]:
+    """A number that an optimizer of torch got as a text, as from a file of settings."""
+    import torch
+
+    *_, last = [{}, *variables(error)]
+    if AS_TEXT.search(str(error)) and isinstance(last.get("self"), torch.optim.Optimizer):
+        for name, value in last.items():
+            if isinstance(value, str) and NUMBER.fullmatch(value):
+                return {"kind": "text", "text": f"{name}={value!r}", "frames": []}
+    return None
 
 
 def custom(name: str) -> Optional[Dict[str, Any]]:
@@ -133,6 +147,8 @@ def left_out(error: BaseException, received: Set[str]) -> Optional[Dict[str, Any
 
 def emptied(error: BaseException) -> Optional[Dict[str, Any]]:
     """The limits of length in a script whose data had rows, and has none after its preparation."""
+    if "num_samples=0" not in str(error):
+        return None
     data: List[Any] = [
         getattr(each.get("self"), "train_dataset", None) for each in variables(error)
     ]

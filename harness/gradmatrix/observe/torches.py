@@ -23,6 +23,8 @@ WHOLE = 1 << 12
 """
 AT_ONCE = 1 << 16
 """So many elements are summed at once: the sum of their bits needs a copy of them."""
+PARAMETERS = ("ParameterList", "ParameterDict")
+"""Modules of parameters, which never run."""
 MOST = 500_000
 """At most this many nodes are walked; those further away count as not reached."""
 
@@ -402,6 +404,14 @@ def reach(roots: Iterable[Any]) -> Reach:
         elif root.requires_grad:
             found.leaves[id(root)] = root
     return found
+
+
+def own_parameters(module: Any) -> Iterator[Any]:
+    """The parameters of a module that are in no other one that runs."""
+    yield from module.parameters(recurse=False)
+    for child in module.children():
+        if type(child).__name__ in PARAMETERS:
+            yield from child.parameters()
 
 
 SUMS = ("Add", "Sub", "Sum", "Mean", "Stack", "Cat")
