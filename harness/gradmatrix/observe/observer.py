@@ -507,6 +507,7 @@ class Observer:
                 *self._or(self.forward.severing.noticed.facts, []),
                 *(self._or(self.rates.low, []) if self.stop_after is None else []),
                 *self._or(self.rates.plateaus, []),
+                *self._or(self.parameters.pull.facts, []),
                 *self._or(self.late.evaluating, []),
             ],
             "step_times_s": [after[0] - before[0] for before, after in self.ticks.steps],

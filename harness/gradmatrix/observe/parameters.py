@@ -9,7 +9,7 @@ import contextlib
 import math
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import protocol, source
 from .copies import CopyWatch
@@ -60,8 +60,7 @@ class ParameterWatch:
     """
 
     def __init__(self, tree: ModuleTree, forward: ForwardWatch, trouble: Trouble) -> None:
-        self.tree = tree
-        self.forward, self.trouble = forward, trouble
+        self.tree, self.forward, self.trouble = tree, forward, trouble
         self.copies = CopyWatch(forward, trouble)
         self._squares: Dict[int, float] = {}
         self._parameters: Dict[int, Any] = {}
@@ -92,6 +91,7 @@ class ParameterWatch:
         self._restored: Dict[int, Optional[bool]] = {}
         """By optimizer: whether they had these values again before each later step. None if they
         had, and a model ran without gradients in between."""
+        self.pull = PullWatch(forward)
         self.reached: Dict[int, Any] = {}
         """Every parameter that an audited backward pass reached, by id."""
         self.starving: Set[int] = set()
@@ -181,6 +181,7 @@ class ParameterWatch:
             kept = [(each, self.kept(torch, each)) for each in least if each.requires_grad]
             self._first[id(optimizer)] = [(each, value) for each, value in kept if value]
             return
+        self.pull.before_step(optimizer)
         before = self._restored.get(id(optimizer), True)
         if before is False:
             return
@@ -258,6 +259,7 @@ class ParameterWatch:
                     continue
                 if parameter.requires_grad or self._is_given(torch, parameter):
                     self._audit(torch, parameter, step, optimizer)
+            self.pull.after_step(optimizer, self._first.get(id(optimizer), []), self.kept)
         self._before, self._gradients = {}, {}
         self.copies.after_step()
 
@@ -406,6 +408,7 @@ class ParameterWatch:
         self.copies.let_go()
         self.reached.clear()
         self._first.clear()
+        self.pull.let_go()
         self._refilled.clear()
         for values in (self._before, self._gradients, self._unlearned, self._resting):
             values.clear()
@@ -809,3 +812,53 @@ class ParameterWatch:
 def owns(module: Any, parameter: Any) -> bool:
     """Whether ``module`` itself has ``parameter``."""
     return any(each is parameter for each in module._parameters.values())
+
+
+class PullWatch:
+    """Whether the script moves parameters back towards their first values after each step.
+
+    Of each optimizer it looks at the smallest parameter that tells directions apart.
+    """
+
+    def __init__(self, forward: ForwardWatch) -> None:
+        self._forward = forward
+        self._landed: Dict[int, Tuple[Any, Kept, int, Kept]] = {}
+        """By optimizer: the parameter, its first value, and its version and value after a step."""
+        self._back: Dict[int, List[Tuple[float, Any]]] = {}
+        """By optimizer: which share of the way back it went before each later step, and the line
+        that wrote it."""
+
+    def after_step(
+        self, optimizer: Any, first: List[Any], kept: Callable[[Any, Any], Optional[Kept]]
+    ) -> None:
+        """An optimizer stepped; ``first`` are parameters with their first values."""
+        import torch
+
+        one = next((each for each in first if each[1].tells_directions), None)
+        value = None if one is None else kept(torch, one[0])
+        if one is not None and value is not None:
+            self._landed[id(optimizer)] = (*one, one[0]._version, value)
+
+    def before_step(self, optimizer: Any) -> None:
+        """An optimizer is about to step again."""
+        landed = self._landed.pop(id(optimizer), None)
+        if landed is not None:
+            one, first, version, value = landed
+            share = value.share_back(first, one) if one._version != version else 0.0
+            at = self._forward.severing.rewritten.get(id(one))
+            self._back.setdefault(id(optimizer), []).append((share, at))
+
+    def facts(self) -> List[Dict[str, Any]]:
+        """Where the script does that, as it stands in the observation."""
+        found = []
+        for each in self._back.values():
+            lines = {at for _, at in each}
+            if len(each) > 1 and len(lines) == 1 and all(share for share, _ in each):
+                frames = [at for at in line(lines.pop()) if at["user"]][:1]
+                text = f"{100 * min(share for share, _ in each):.3g} %"
+                found += [{"how": "pulled", "text": text, "frames": frames}] if frames else []
+        return found
+
+    def let_go(self) -> None:
+        """Keep nothing of the script alive."""
+        self._landed.clear()

@@ -347,10 +347,12 @@ class SeveringWatch:
             self.noticed.changed(tensor, how)
             if self.refilled:
                 self._refilling(tensor, how)
-            if how == "copy_" and isinstance(tensor, self._parameter):
+            if not isinstance(tensor, self._parameter):
+                return
+            if how not in FILLING:
                 if not plumbing(sys._getframe(3)):
                     self.rewritten[id(tensor)] = here()
-            elif how in FILLING and isinstance(tensor, self._parameter):
+            else:
                 caller = sys._getframe(3)
                 while caller.f_back is not None and caller.f_code.co_filename.endswith(INIT):
                     caller = caller.f_back

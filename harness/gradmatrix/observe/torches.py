@@ -23,6 +23,10 @@ WHOLE = 1 << 12
 """
 AT_ONCE = 1 << 16
 """So many elements are summed at once: the sum of their bits needs a copy of them."""
+FEW = 4
+"""Values with fewer elements may have one direction by chance."""
+NEARLY = 1e-3
+"""Rounding adds this share, of squares, to a difference of float32."""
 PARAMETERS = ("ParameterList", "ParameterDict")
 """Modules of parameters, which never run."""
 MOST = 500_000
@@ -212,6 +216,25 @@ class Kept:
         if not self._torch.equal(self._sample, self._sampled(tensor)):
             return True
         return self._large and self._summed(tensor) != self._sums
+
+    @property
+    def tells_directions(self) -> bool:
+        """Whether it has several values, not all 0: few others are a multiple of it by chance."""
+        return int(self._sample.numel()) >= FEW and bool(self._sample.any())
+
+    def share_back(self, first: Kept, tensor: Any) -> float:
+        """The share of the way from this value back to the ``first`` one that ``tensor`` went.
+
+        It is 0 if ``tensor`` went elsewhere.
+        """
+        here, there, now = (
+            each.double()
+            for each in (self._sample, first._sample, self._sampled(plain(self._torch, tensor)))
+        )
+        way, gone = there - here, now - here
+        share = float((gone * way).sum()) / (float((way * way).sum()) or 1.0)
+        rest = float((gone - share * way).square().sum())
+        return share if 0 < share <= 1 and rest <= NEARLY * float(gone.square().sum()) else 0.0
 
     def _sampled(self, tensor: Any) -> Any:
         if not self._large:
