@@ -217,6 +217,8 @@ class Nonfinite(Frozen, frozen=True):
     sizes: tuple[int, ...] = ()
     """Of a standard deviation of one value: 1. Of a CTC loss: the steps of an input that is too
     short, and those that its labels need."""
+    masked: tuple[Frame, ...] = ()
+    """Of a softmax: where a mask made whole rows minus infinity."""
 
 
 class Hooked(Frozen, frozen=True):

@@ -1317,6 +1317,9 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
     operation = first.operation or ""
     advice = FINITE_ADVICE.get(operation, "")
     given = " of rows that are all minus infinity" if operation in SOFTMAX else ""
+    mask = next((frame for frame in first.masked if frame.user), None)
+    other = mask is not None and mask != at
+    filled = (f"A mask filled these rows at {format_frame(mask)}.",) if other else ()
     if first.hidden:
         return make_diagnosis(
             Cause.NONFINITE_GRADIENT,
@@ -1326,7 +1329,9 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
             " it leaves these values out (torch.where, a mask, a label that is ignored).",
             "Backward goes through the operation all the same: it multiplies a gradient of 0 with"
             " an infinite derivative, and that is NaN.",
+            *filled,
             led=first.frames,
+            user=mask,
             advice=advice if operation in SOFTMAX else HIDDEN,
         )
     if first.where == "gradient":
@@ -1341,7 +1346,7 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
             advice=advice,
         )
     line = f"`{first.operation}` made NaN or infinity{given or ' of finite numbers'} {where}."
-    more: list[str] = []
+    more = [*filled]
     if len(first.sizes) == 1:
         more, advice = (
             ["It was given one value, and divides by the number of values minus 1."],
@@ -1357,6 +1362,7 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
         line,
         *more,
         led=first.frames,
+        user=mask,
         advice=advice,
     )
 

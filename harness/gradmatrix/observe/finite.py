@@ -7,10 +7,12 @@ on its device, and two numbers are read from it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
+from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterable, List, Optional, Tuple
 
 from .frames import frames, here, line
 from .torches import local, unseen
@@ -46,6 +48,10 @@ SHOWN = {
 DEVIATIONS = ("std", "var")
 SOFTMAX = ("softmax", "log_softmax")
 """They make NaN of rows that are minus infinity everywhere, and of nothing else."""
+MASKING = ("masked_fill", "where")
+"""They may write minus infinity where a mask says so."""
+MASKING_IN_PLACE = ("masked_fill_", "__setitem__")
+FILLS_KEPT = 32
 FACTORS = {SHOWN.get(name, name) for name in PRODUCTS}
 
 
@@ -66,6 +72,8 @@ class FiniteWatch:
         that, as for a "mask"."""
         self.loss_of: Callable[[int], Optional[float]] = lambda _step: None
         """The loss of a step, or None."""
+        self._fills: Deque[Tuple[Any, Optional[Lines]]] = deque(maxlen=FILLS_KEPT)
+        """Tensors that a mask was written into, and where."""
         self._last: Optional[Dict[str, Any]] = None
         """The last operation that made NaN or infinity of finite numbers."""
         self._backward: Optional[Dict[str, Any]] = None
@@ -109,15 +117,30 @@ class FiniteWatch:
                 return
             self._looking = True
             try:
+                if name in MASKING:
+                    self.masked(result)
                 if self._may_be_flat(name):
-                    dim = named.get("dim", given[1] if len(given) > 1 else None)
-                    self._look_for_flat(name, result, dim)
+                    self._look_for_flat(name, result, dimension(given, named))
                 if name in OPERATIONS:
                     self._look(name, result, given, named)
             finally:
                 self._looking = False
 
         return look
+
+    def masked(self, tensor: Any) -> None:
+        """A mask was written into ``tensor``."""
+        self._fills.append((weakref.ref(tensor), here()))
+
+    def _filled_by(self, rank: int, dim: Any) -> List[Dict[str, Any]]:
+        """Where whole rows along ``dim`` of ``rank`` dimensions were last made minus infinity."""
+        if not isinstance(dim, int):
+            return []
+        for reference, at in reversed(self._fills):
+            tensor = reference()
+            if tensor is not None and full(tensor, dim - rank * (dim >= 0)):
+                return line(at)
+        return []
 
     def _may_be_flat(self, name: str) -> bool:
         known = self.product if name in PRODUCTS else self.flat
@@ -147,6 +170,8 @@ class FiniteWatch:
             or (name in SOFTMAX and all(masks(tensor) for tensor in tensors(given)))
         ):
             made = {**found, "sizes": sizes(name, result, given, named), "frames": frames()}
+            if name in SOFTMAX:
+                made["masked"] = self._filled_by(result.dim(), dimension(given, named))
             kind = "mask" if masks(result) else "worse"
             if "worse" not in self._forward:
                 self._forward.setdefault(kind, {**made, "owner": module})
@@ -248,6 +273,11 @@ class FiniteWatch:
         return operation if mine and operation["step"] == output["step"] else None
 
 
+def dimension(given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+    """The dimension that a softmax is given."""
+    return named.get("dim", given[1] if len(given) > 1 else None)
+
+
 def sizes(name: str, result: Any, given: Tuple[Any, ...], named: Dict[str, Any]) -> Tuple[int, ...]:
     """How many values a standard deviation is of, if it is one.
 
@@ -339,6 +369,16 @@ def bounds(tensor: Any) -> Tuple[float, float]:
     least, most = torch.aminmax(values)
     item = torch._C._TensorBase.item  # Tensor.item is watched
     return float(item(least)), float(item(most))
+
+
+def full(tensor: Any, dim: int) -> bool:
+    """Whether a row of ``tensor`` along ``dim``, counted from the end, is all minus infinity."""
+    import torch
+
+    with contextlib.suppress(Exception):  # it has no such dimension, or is unreadable
+        rows = torch.amax(torch._C._TensorBase.detach(local(tensor)), dim)
+        return bounds(rows)[0] == -math.inf
+    return False
 
 
 def masks(tensor: Any) -> bool:

@@ -96,6 +96,7 @@ class ForwardWatch:
         self.finite = FiniteWatch(clock, self.innermost)
         self.severing.operation = self.finite.operation
         self.severing.stops = self.finite.stops
+        self.severing.masked = self.finite.masked
 
     def install(self) -> Callable[[], None]:
         """Hook every module's forward. The returned function removes the hooks."""

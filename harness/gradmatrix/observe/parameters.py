@@ -642,7 +642,11 @@ class ParameterWatch:
             return None
         return {
             "where": first["where"],
-            **{key: first[key] for key in ("operation", "hidden", "sizes") if key in first},
+            **{
+                key: first[key]
+                for key in ("operation", "hidden", "sizes", "masked")
+                if key in first
+            },
             **self._located(first),
         }
 

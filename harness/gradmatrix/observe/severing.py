@@ -27,7 +27,7 @@ from typing import (
 )
 
 from . import source
-from .finite import FLATTENING, OPERATIONS
+from .finite import FLATTENING, MASKING, MASKING_IN_PLACE, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .links import LinkWatch
 from .noticed import LOGITS, NoticeWatch
@@ -112,6 +112,8 @@ class SeveringWatch:
     """Ids of the tensors for whose gradients torch.autograd.grad was asked."""
     stops: Callable[[str], None]
     """Called with an operation that passes only zeros on."""
+    masked: Callable[[Any], None]
+    """Called with a tensor that a mask may have been written into."""
     floored: Optional[Lines] = None
     """Where the last ``//`` of a tensor with a graph was computed."""
 
@@ -256,7 +258,7 @@ class SeveringWatch:
             self.floored = here()
 
     def _follow_operations(self, owner: Any, but: Tuple[str, ...] = ()) -> None:
-        for name in dict.fromkeys((*OPERATIONS, *FLATTENING)):
+        for name in dict.fromkeys((*OPERATIONS, *FLATTENING, *MASKING)):
             # torch.half is no function but a dtype
             if callable(getattr(owner, name, None)) and name not in but:
                 self._replace(owner, name, self.operation(name), after=True)
@@ -345,8 +347,7 @@ class SeveringWatch:
                 if how == "__iadd__" and self._on:
                     self._add(result, *given)
             self.noticed.changed(tensor, how)
-            if self.refilled:
-                self._refilling(tensor, how)
+            self._refilling(tensor, how)
             if not isinstance(tensor, self._parameter):
                 return
             if how not in FILLING:
@@ -362,8 +363,14 @@ class SeveringWatch:
         return note
 
     def _refilling(self, tensor: Any, how: str) -> None:
-        """Note that weights are filled with new values; a copy may bring earlier ones back."""
-        if how in FILLING or how == "copy_":
+        """Note that weights are filled with new values, or other tensors by a mask.
+
+        A copy may bring earlier weights back.
+        """
+        if how in MASKING_IN_PLACE:
+            if self._on:
+                self.masked(tensor)
+        elif self.refilled and (how in FILLING or how == "copy_"):
             with contextlib.suppress(Exception):  # not every tensor has a place in memory
                 key = tensor.data_ptr(), tensor.numel()
                 if key in self.refilled:
