@@ -417,6 +417,10 @@ class Kept(Frozen, frozen=True):
     """How many parameters got a gradient."""
     frames: tuple[Frame, ...]
     """The call of the backward pass."""
+    names: tuple[str, ...] = ()
+    """The first few of these parameters, if others are cleared."""
+    cleared: tuple[Frame, ...] = ()
+    """Where others are cleared."""
 
 
 class Adapted(Frozen, frozen=True):

@@ -208,9 +208,9 @@ FINITE_ADVICE = {
 }
 """What to do about an operation that made NaN or infinity of finite numbers."""
 ONE_VALUE = (
-    "Give it correction=0 (unbiased=False), which makes 0 of one value, and add a small eps where"
-    " something is divided by it; or leave the division out where there is only one value, such as"
-    " a batch of one."
+    "Give it more than one value: a larger batch, or all values at once. Of one value only, the"
+    " mean and the value are equal, so nothing is left to learn from. Where that may happen and is"
+    " meant, give it correction=0 (unbiased=False) and add a small eps to what is divided by."
 )
 CARRIED = (
     "detach() what is carried on: a hidden state at the start of each iteration, state ="
@@ -1020,11 +1020,13 @@ def never_zeroed(seen: Observation) -> Diagnosis | None:
     missing = next((each for each in seen.uncalled if each.text.endswith("zero_grad")), None)
     if missing is not None:
         return not_called(seen)
-    at = innermost_frame(seen.kept.frames)
+    at, other = innermost_frame(seen.kept.frames), innermost_frame(seen.kept.cleared)
     step = next((frame for frame in seen.stepped if frame.user), None)
+    names = few([f"`{name}`" for name in seen.kept.names], MOST_MODULES)
+    which = f": {names}" if names else ""
     line = (
         f"Gradients are never cleared: in each step backward added to those of the steps before"
-        f" ({seen.kept.parameters} of {counted(seen.kept.learning, 'parameter')})"
+        f" ({seen.kept.parameters} of {counted(seen.kept.learning, 'parameter')}{which})"
         f"{say_where(at, 'backward is called at')}"
         f"{say_where(step, 'the optimizer steps at') if at and at.user else ''}."
     )
@@ -1036,8 +1038,10 @@ def never_zeroed(seen: Observation) -> Diagnosis | None:
         )
     elif at is not None and (at.function == "closure" or step in seen.kept.frames):
         advice = "Call optimizer.zero_grad() at the start of the closure, before its backward."
+    more = [f"Others are cleared at {format_frame(other)}, but not these."] if other else []
+    led = seen.kept.cleared or seen.kept.frames
     return make_diagnosis(
-        Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames, user=step, advice=advice
+        Cause.NEVER_ZEROED, None, other or at, line, *more, led=led, user=step, advice=advice
     )
 
 

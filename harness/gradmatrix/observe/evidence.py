@@ -104,8 +104,8 @@ class Evidence:
         self._added: Set[int] = set()
         """Ids of parameters whose gradient was still there when backward reached them again."""
         self._cleared: Set[int] = set()  # the same for those without one
-        self._adding: Any = None
-        """Where backward last added to such a gradient."""
+        self._places: Dict[str, Any] = {}
+        """Where backward last "added" to such a gradient, and where another one became "none"."""
         self._unswitched: Set[int] = set()
         """Ids of the modules without an attribute that has such a name as ``requires_grad``."""
         self._upstream: Set[int] = set()
@@ -246,9 +246,11 @@ class Evidence:
                 continue
             if leaf.grad is not None and greatest(leaf.grad):
                 self._added.add(identity)
-                self._adding = at
+                self._places["added"] = at
             else:
                 self._cleared.add(identity)
+                if (none_at := self.forward.severing.dropped.get(identity)) is not None:
+                    self._places["none"] = none_at
 
     def _held_twice(self) -> Set[int]:
         """Ids of all parameters that one optimizer holds, if another one holds these too."""
@@ -309,10 +311,13 @@ class Evidence:
         added = (self._added - self._cleared) & moved
         if not added or self.forward.clock() <= ENOUGH:
             return None
+        partly = bool(moved - added)
         return {
             "parameters": len(added),
             "learning": len(moved),
-            "frames": line(self._adding),
+            "frames": line(self._places.get("added")),
+            "names": [parameters[i]["name"] for i in parameters if i in added][:SHOWN] * partly,
+            "cleared": line(self._places.get("none")) * partly,
         }
 
     def stepped(self, starving: Set[int], zero: Set[int]) -> None:
@@ -335,9 +340,10 @@ class Evidence:
 
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
-        self._reach, self._flat, self._adding = Reach(), None, None
+        self._reach, self._flat = Reach(), None
         for kept in (self._kept, self._custom, self._parts, self._constants, self._twins):
             kept.clear()
+        self._places.clear()
         self._zeros.clear()
 
     def new_step(self) -> None:
