@@ -543,8 +543,7 @@ class SeveringWatch:
             self._add(result, *given)
             self.links.subtracted(result)
             self.noticed.subtracted(result, *given)
-            nodes = [getattr(each, "grad_fn", None) for each in given[:2]]
-            if nodes[0] is not None and nodes[0] is nodes[-1] and len(nodes) > 1:
+            if len(given) > 1 and same_value(*given[:2]):
                 self.stops(ITSELF)
 
     def _add(self, result: Any, *given: Any) -> None:
@@ -768,3 +767,13 @@ def known_to_jit(original: Any, watched: Any) -> List[Callable[[], None]]:
         return []
     table[id(watched)] = operator
     return [partial(table.pop, id(watched), None)]
+
+
+def same_value(first: Any, second: Any) -> bool:
+    """Whether two tensors are the same output of one node; a split has several outputs."""
+    node = getattr(first, "grad_fn", None)
+    return (
+        node is not None
+        and node is getattr(second, "grad_fn", None)
+        and first.output_nr == second.output_nr
+    )
