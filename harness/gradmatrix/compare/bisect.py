@@ -95,8 +95,8 @@ MOST_DRAGGED = 4
 MOST_TRIED = 12
 """The most releases of a package that are tried beside the older one of what was found."""
 UNDECLARED = "setuptools"
-"""Packages of long ago import its pkg_resources and do not require it. Most environments had it; of
-a lock it is part only if another package, such as an older torch, requires it."""
+"""Packages of long ago import its pkg_resources and do not require it. Most environments had it; a
+lock has it only if another package, such as an older torch, requires it."""
 RAISED = frozenset({SETUP_EXCEPTION, STEP_EXCEPTION})
 """Ends of cells that raised an exception."""
 PROBE_S = 30.0

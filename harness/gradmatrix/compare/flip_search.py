@@ -74,10 +74,8 @@ def write(project: Project, flips: Flips) -> Flips:
     """
     with held(folder_of(project) / "flips.lock"):
         known = load(project.published_results)
-        pairs, stacks = (
-            {each.stacks for each in flips.turns},
-            {s.name for s in project.matrix.stacks},
-        )
+        pairs = {each.stacks for each in flips.turns}
+        stacks = {each.name for each in project.matrix.stacks}
         others = (t for t in known.turns if t.stacks not in pairs and stacks >= {*t.stacks})
         found = answered(Flips(turns=(*flips.turns, *others)), known)
         places = {each.change: place for place, each in enumerate(known.turns)}

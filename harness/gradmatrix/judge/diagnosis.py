@@ -283,9 +283,9 @@ FUNCTIONS = ("relu_", "sigmoid_", "tanh_", "dropout_", "selu_", "celu_", "rrelu_
 NATIVE = ("leaky_relu_", "hardtanh_", "elu_", "silu_", "hardswish_", "hardsigmoid_", "mish_")
 PRODUCTS = ("*", "mul")
 SWITCHED_ON = (
-    "Before this loss is computed, switch on again what it should train: requires_grad_(True)."
-    " A helper must set what it is given, as in p.requires_grad_(flag); `flag and p.requires_grad`"
-    " never switches anything on."
+    "Before this loss is computed, unfreeze what it should train: requires_grad_(True). A function"
+    " that does that must set the flag that it gets, as in p.requires_grad_(flag):"
+    " `flag and p.requires_grad` never unfreezes anything."
 )
 ITSELF = "a value minus itself"
 DETACHED_ONCE = (
@@ -1457,12 +1457,11 @@ def frozen_since(seen: Observation) -> Diagnosis | None:
         return None
     at = innermost_frame(froze.frames)
     modules = few([f"`{name}`" for name in froze.modules], MOST_MODULES)
-    line = (
-        f"{modules} got gradients before, and now {counted(froze.parameters, 'parameter')} of that"
-        f" {'is' if froze.parameters == 1 else 'are'} frozen{say_where(at, 'at')}."
-    )
+    count = counted(froze.parameters, "parameter")
+    before = f"{modules} got gradients before, but the loss of this step has no graph."
+    meanwhile = f"Meanwhile {count} of what ran became frozen{say_where(at, 'at')}."
     return make_diagnosis(
-        Cause.FROZEN, froze.modules[0], at, line, led=froze.frames, advice=SWITCHED_ON
+        Cause.FROZEN, froze.modules[0], at, before, meanwhile, led=froze.frames, advice=SWITCHED_ON
     )
 
 
@@ -2408,19 +2407,14 @@ def flat_operation(seen: Observation) -> Diagnosis | None:
 
 def zero_factor(flat: Nonfinite) -> Diagnosis | None:
     """A product whose other factor is zero, or a difference of a value and itself."""
-    if flat.operation not in (*PRODUCTS, ITSELF):
+    where = say_where(at := innermost_frame(flat.frames), "at")
+    if flat.operation in PRODUCTS:
+        line, advice = f"A product has a factor that is zero everywhere{where}.", FACTOR
+    elif flat.operation == ITSELF:
+        line = f"A value is subtracted from itself{where}, so every gradient through it cancels."
+        advice = DETACHED_ONCE
+    else:
         return None
-    at = innermost_frame(flat.frames)
-    itself = flat.operation == ITSELF
-    what = (
-        "A value is subtracted from itself"
-        if itself
-        else "A product has a factor that is zero everywhere"
-    )
-    line = (
-        f"{what}{say_where(at, 'at')}{', so every gradient through it cancels' if itself else ''}."
-    )
-    advice = DETACHED_ONCE if itself else FACTOR
     return make_diagnosis(Cause.ZERO, flat.module or None, at, line, led=flat.frames, advice=advice)
 
 

@@ -379,8 +379,8 @@ NOTICED = {
     "plateau_max": 'the value that ReduceLROnPlateau at {1} gets (mode="max") fell {0}. If it is a'
     ' loss, use mode="min"',
     "pulled": "after each step, parameters are moved back towards their first values, by {0} of the"
-    " way, at {1}. If an average or a target network should follow the model, its two sides are"
-    " exchanged there",
+    " way, at {1}. If that line should update an average or a target network, the two are"
+    " exchanged: it changes the model instead",
     "decay": "{0}, built at {1}, adds a multiple of each weight to its gradient, and so pulls all"
     " weights to 0. Values from 1e-4 to 0.1 are common",
 }

@@ -311,13 +311,13 @@ class Evidence:
         added = (self._added - self._cleared) & moved
         if not added or self.forward.clock() <= ENOUGH:
             return None
-        partly = bool(moved - added)
+        some = added if moved - added else set()  # others are cleared
         return {
             "parameters": len(added),
             "learning": len(moved),
             "frames": line(self._places.get("added")),
-            "names": [parameters[i]["name"] for i in parameters if i in added][:SHOWN] * partly,
-            "cleared": line(self._places.get("none")) * partly,
+            "names": [fact["name"] for i, fact in parameters.items() if i in some][:SHOWN],
+            "cleared": line(self._places.get("none")) if some else [],
         }
 
     def stepped(self, starving: Set[int], zero: Set[int]) -> None:

@@ -182,12 +182,11 @@ class NoticeWatch:
             kinds.add(kind_of(node))
             node = node.next_functions[0][0]
         if kind_of(node) == "LogSoftmax" and kinds <= {*FLATTENED}:
-            of = node._saved_result
-            classes = min(1, of.dim() - 1) if not kinds else of.dim() - 1
-            flat = given.dim() == 2 and given.shape[-1] == of.shape[-1]  # noqa: PLR2004  (rows)
-            if (flat or not kinds) and node._saved_dim not in (
+            scores = node._saved_result
+            classes = classes_of(scores, given if kinds else None)
+            if classes is not None and node._saved_dim not in (
                 classes,
-                classes - of.dim() + UNSIGNED,
+                classes - scores.dim() + UNSIGNED,
             ):
                 self.add("classes", loss, frames())
         if (kind_of(node), loss) in PROBABILITIES:
@@ -239,3 +238,15 @@ class NoticeWatch:
         if self._clips >= SEVERAL and self._clipped:
             self.add("clip", "", self._clipped)
         return list(self._found.values())[:SHOWN]
+
+
+def classes_of(scores: Any, rows: Any) -> Optional[int]:
+    """The dimension of the classes in ``scores``; None if that is not known.
+
+    They are the last one if ``scores`` were flattened to ``rows`` of them.
+    """
+    last = int(scores.dim()) - 1
+    if rows is None:
+        return min(1, last)
+    flat = rows.dim() == 2 and rows.shape[-1] == scores.shape[-1]  # noqa: PLR2004  (a matrix)
+    return last if flat else None

@@ -283,6 +283,7 @@ def zeros() -> Iterator[List[Dict[str, Any]]]:
         if (
             event == "return"
             and mine(frame.f_code.co_filename)
+            and frame.f_back is not None
             and not mine(frame.f_back.f_code.co_filename)
             and values
             and all(type(each) in {int, float} and each == 0 for each in values)
@@ -296,7 +297,8 @@ def zeros() -> Iterator[List[Dict[str, Any]]]:
     try:
         yield found
     finally:
-        sys.setprofile(None)
+        if sys.getprofile() is returned:
+            sys.setprofile(None)
 
 
 def outside(frame: Any, built: Any) -> Any:
