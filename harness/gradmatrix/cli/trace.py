@@ -16,7 +16,6 @@ from rich.text import Text
 from gradmatrix.cli.documents import reproduced_cell
 from gradmatrix.cli.options import print_bytes, print_json
 from gradmatrix.cli.progress import Display
-from gradmatrix.cli.why import message_of
 from gradmatrix.core import files
 from gradmatrix.core.errors import refuse_unwritable
 from gradmatrix.core.model import Role
@@ -28,7 +27,7 @@ from gradmatrix.stacks.environment import THIS_ENVIRONMENT
 from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
-from gradmatrix.trace.reproduce import reproduce
+from gradmatrix.trace.reproduce import message_of, reproduce
 from gradmatrix.trace.trace import (
     INTERRUPTED,
     Finding,

@@ -14,7 +14,7 @@ from gradmatrix.cli.documents import FoundMessages, Meaning, found_causes, found
 from gradmatrix.cli.history import newest_table
 from gradmatrix.cli.options import fold, print_json
 from gradmatrix.core.errors import did_you_mean
-from gradmatrix.core.outcomes import NO_DEVICE, TABLE, TRAINS, row_of
+from gradmatrix.core.outcomes import TABLE, TRAINS, row_of
 from gradmatrix.core.text import counted
 from gradmatrix.judge.causes import Cause, explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
@@ -25,6 +25,7 @@ from gradmatrix.publish.site.messages import message, messages, reason
 from gradmatrix.publish.site.tables import View
 from gradmatrix.run import lookup
 from gradmatrix.run.plan import observer_digest
+from gradmatrix.trace.reproduce import message_of
 
 if TYPE_CHECKING:
     import argparse
@@ -100,22 +101,6 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
         yield from explain(found, remedy)
     for message in false_alarms(record.observation):
         yield f"False alarm (everything that should learn does): {message}"
-
-
-def message_of(record: Record) -> str:
-    """The message of a record, for a reader whose machine may be another one.
-
-    A record of a cell without its device was made on a machine that its message calls "this
-    machine". The message cannot be changed: it is part of the published records.
-    """
-    if record.outcome != NO_DEVICE:
-        return record.message
-    cell = record.cell
-    return (
-        f"The cell was not run, because the machine that made this record has no {cell.device} "
-        f"device. To run it on a machine that has one: gradmatrix run {cell.stack} "
-        f"--cell {cell.scenario}/{cell.variant} --device {cell.device}"
-    )
 
 
 def is_name(asked: str) -> bool:

@@ -194,3 +194,19 @@ def notes(record: Record, inputs: dict[str, str], build: str) -> list[str]:
             "this one alone trains"
         )
     return found
+
+
+def message_of(record: Record) -> str:
+    """The message of a record, for a reader whose machine may be another one.
+
+    A record of a cell without its device was made on a machine that its message calls "this
+    machine". The message cannot be changed: it is part of the published records.
+    """
+    if record.outcome != NO_DEVICE:
+        return record.message
+    cell = record.cell
+    return (
+        f"The cell was not run, because the machine that made this record has no {cell.device} "
+        f"device. To run it on a machine that has one: gradmatrix run {cell.stack} "
+        f"--cell {cell.scenario}/{cell.variant} --device {cell.device}"
+    )
