@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from . import source
 from .finite import greatest
 from .forward import WAYS
-from .frames import here, line, shown, written
+from .frames import constructors, here, line, shown, written
 from .links import children, leaves_of, nodes_behind
 from .raising import last_line
 from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
@@ -980,9 +980,7 @@ def switches_of(module: Any) -> Set[str]:
 
     A class may have such an attribute of its own, with another meaning.
     """
-    begun: List[Any] = [vars(kind).get("__init__") for kind in type(module).__mro__]
-    codes = [each.__code__ for each in begun if hasattr(each, "__code__")]
-    own = {name for code in codes for name in code.co_names}
+    own = {name for code in constructors(type(module)) for name in code.co_names}
     return {
         name
         for each in (module, *module.parameters(recurse=False))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import machine
 
@@ -113,6 +113,30 @@ def frames(start: Optional[FrameType] = None) -> List[Dict[str, Any]]:
     user = None if any(each["user"] for each in found) else users(frame)
     if user is not None:
         found.append({**place(user.f_code), "line": user.f_lineno})
+    return found
+
+
+def outside(frame: Optional[FrameType], built: Any) -> Optional[FrameType]:
+    """The innermost visible frame from ``frame`` outwards that is no constructor of ``built``.
+
+    No frame is asked for its variables: until Python 3.12 that keeps them alive, and adds them to
+    what the function got from ``locals()`` before.
+    """
+    own = constructors(type(built))
+    frame = visible(frame)
+    while frame is not None and frame.f_code in own:
+        frame = visible(frame.f_back)
+    return frame
+
+
+def constructors(kind: type) -> Set[CodeType]:
+    """The code of the constructors of a class and of those that it inherits from."""
+    found: Set[CodeType] = set()
+    for each in kind.__mro__:
+        function: Any = vars(each).get("__init__")
+        while function is not None:
+            found.update(filter(None, [getattr(function, "__code__", None)]))
+            function = getattr(function, "__wrapped__", None)
     return found
 
 

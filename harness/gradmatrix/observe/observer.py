@@ -239,13 +239,7 @@ class Observer:
 
         When the first one is built, the observer starts to watch what leaves the graph.
         """
-        frame = frames.visible(sys._getframe(3))  # the caller of __init__
-        while (
-            frame is not None
-            and frame.f_code.co_name == "__init__"
-            and frame.f_locals.get("self") is optimizer
-        ):
-            frame = frames.visible(frame.f_back)
+        caller = frames.outside(sys._getframe(3), optimizer)
         if self.steps:
             self._newcomers.add(id(optimizer))
             self._step_of.pop(id(optimizer), None)  # an optimizer that is gone may have had this id
@@ -255,7 +249,7 @@ class Observer:
         self.forward.severing.late = True
         if not self.births.on and self.steps < self.audit:
             self._undo.append(self.births.install(sys._getframe(3)))
-        self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
+        self.parameters.built(optimizer, frames.frames(caller))
         self.forward.severing.noticed.built(optimizer, self.parameters.built_at(optimizer))
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()

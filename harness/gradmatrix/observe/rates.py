@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from . import source
-from .frames import frames, mine, place
+from .frames import frames, mine, outside, place
 from .torches import highest_rate
 
 RATE = re.compile(r"(?:^|_)(?:lr|learning_rate)$", re.IGNORECASE)
@@ -299,10 +299,3 @@ def zeros() -> Iterator[List[Dict[str, Any]]]:
     finally:
         if sys.getprofile() is returned:
             sys.setprofile(None)
-
-
-def outside(frame: Any, built: Any) -> Any:
-    """The frame that called the constructor of ``built``."""
-    while frame.f_back is not None and frame.f_locals.get("self") is built:
-        frame = frame.f_back
-    return frame
