@@ -77,8 +77,18 @@ def test_a_step_too_short_to_wait_is_not_asked_about(monkeypatch: pytest.MonkeyP
     """Only its time is taken. A longer step is asked about, and nothing is known of this one."""
     clock = Clock()
     os.close(clock.file)
-    clock.ticks = [(0.0, 7.0, 3.0)]
+    clock.ticks.append((0.0, 7.0, 3.0))
     for now in (QUICK_S / 2, 1.0):
         monkeypatch.setattr(time, "perf_counter", partial(float, now))
         clock.tick()
-    assert [(QUICK_S / 2, 7.0, 3.0), (1.0, 0.0, 0.0)] == clock.ticks[1:]
+    assert [(QUICK_S / 2, 7.0, 3.0), (1.0, 0.0, 0.0)] == list(clock.ticks)[1:]
+
+
+def test_of_a_long_run_only_the_last_steps_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a script with millions of steps takes no more memory than one with few."""
+    clock = Clock(most=2)
+    os.close(clock.file)
+    for now in range(5):
+        monkeypatch.setattr(time, "perf_counter", partial(float, now))
+        clock.tick()
+    assert [(2.0, 3.0), (3.0, 4.0)] == [(before[0], after[0]) for before, after in clock.steps]

@@ -56,6 +56,28 @@ print(pickle.loads(pickle.dumps(torch.Tensor.detach)) is torch.Tensor.detach)
 print(torch.half)
 print(len(pickle.dumps(copy.deepcopy(Model()))))
 """
+FOLDS = """
+import gc, weakref
+import torch
+
+def fit():
+    settings = locals()
+    model = torch.nn.ModuleDict({"layer": torch.nn.Linear(4, 4), "unused": torch.nn.Linear(4, 4)})
+    optimizer = torch.optim.Adam(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    for step in range(8):
+        optimizer.zero_grad()
+        model["layer"](torch.ones(3, 4)).sum().backward()
+        optimizer.step()
+        scheduler.step()
+    return settings, [weakref.ref(each) for each in (model, optimizer, *model.parameters())]
+
+fit()
+for fold in range(4):
+    settings, references = fit()
+    gc.collect()
+    print(settings, [reference() is None for reference in references])
+"""
 DISPATCHES = """
 import copy, inspect, pickle
 import torch
@@ -151,6 +173,14 @@ def test_objects_end_when_they_end_alone(here: Here, stack: str) -> None:
     traced = here.trace(script, stack=stack)
     assert (alone, "trains", []) == (traced.output, traced.outcome, traced.found["trouble"])
     assert b"the model ends\n[True, True, True, True]\nFalse True\nTrue" in alone
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_of_several_trainings_only_the_first_is_kept(here: Here, stack: str) -> None:
+    """It is looked at until all of it learns. What a function got from locals() stays the same."""
+    traced = here.trace(here.write(FOLDS), stack=stack)
+    assert ("trains", []) == (traced.outcome, traced.found["trouble"])
+    assert [f"{{}} {6 * [True]}"] * 4 == traced.output.decode().splitlines()
 
 
 @pytest.mark.parametrize("stack", STACKS)

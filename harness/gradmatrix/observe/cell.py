@@ -395,7 +395,7 @@ class Pacer:
         if command["steps"] < 1:
             raise Enough
         self.left = command["steps"]
-        self.clock.ticks = [self.clock.now()]
+        self.clock.begin()
 
     def next_command(self) -> Dict[str, Any]:
         """The host's next line; {"steps": 0} if the host is gone."""

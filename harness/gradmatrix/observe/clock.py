@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import List, Tuple
+from collections import deque
+from itertools import islice
+from typing import Deque, List, Optional, Tuple
 
 SIZE = 128
 """Bytes to read from /proc/self/schedstat, which holds three numbers."""
@@ -33,10 +35,14 @@ def waited_s(before: Moment, after: Moment) -> float:
 
 
 class Clock:
-    """Ticks after each step. Only Linux counts the time in the run queue."""
+    """Ticks after each step. Only Linux counts the time in the run queue.
 
-    def __init__(self) -> None:
-        self.ticks: List[Moment] = []
+    Args:
+        most: it keeps at most so many of the last steps; None for all.
+    """
+
+    def __init__(self, most: Optional[int] = None) -> None:
+        self.ticks: Deque[Moment] = deque(maxlen=None if most is None else most + 1)
         try:
             self.file = os.open("/proc/self/schedstat", os.O_RDONLY)
         except OSError:
@@ -52,6 +58,11 @@ class Clock:
             return now, 0.0, 0.0
         return now, waited, time.process_time() - time.thread_time()
 
+    def begin(self) -> None:
+        """Forget all steps; another first one begins."""
+        self.ticks.clear()
+        self.ticks.append(self.now())
+
     def tick(self) -> None:
         """A step has ended, or the first one begins."""
         now = time.perf_counter()
@@ -61,4 +72,4 @@ class Clock:
     @property
     def steps(self) -> List[Tuple[Moment, Moment]]:
         """When each step began and ended."""
-        return list(zip(self.ticks, self.ticks[1:]))
+        return list(zip(self.ticks, islice(self.ticks, 1, None)))

@@ -86,6 +86,12 @@ class FiniteWatch:
         """Whether a GradScaler multiplies a loss at this moment: that product may overflow."""
         self._looking = False
 
+    def let_go(self) -> None:
+        """Keep nothing of the script alive."""
+        self.found.clear()
+        self._forward.clear()
+        self.zero = self.flat = self.product = self._backward = self._last = None
+
     def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
         """Look at a module's output.
 

@@ -132,12 +132,19 @@ class ForwardWatch:
         self.switches.log = []
         self.severing.new_step()
 
+    def forget(self, before: Set[int]) -> None:
+        """Forget the modules that ran, but those ``before`` (ids)."""
+        self.seen = {i: module for i, module in self.seen.items() if i in before}
+        self.trained &= before
+        tops = {id(top): top for top in map(self.tree.top, self.seen.values())}
+        self._tops = list(tops.values())
+
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self.new_step()
-        for kept in (self.seen, self._tops, self._off_in_autocast, self.finite.found):
+        for kept in (self.seen, self._tops, self._off_in_autocast):
             kept.clear()
-        self.finite.flat = None
+        self.finite.let_go()
 
     def stamp(self) -> int:
         """A clock within this step: how many outputs have been seen."""

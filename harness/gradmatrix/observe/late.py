@@ -342,7 +342,14 @@ class LaterTraining:
         self._optimizer: Optional[int] = None
         """The optimizer of this training, by id."""
         self._built_at: List[Dict[str, Any]] = []
+        self._reached: Set[int] = set()
+        """Ids of the parameters that backward had reached before."""
         self._count = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether such a training has begun and made no step."""
+        return self._optimizer is not None
 
     def begin(self, optimizer: Any, caller: FrameType, built_at: List[Dict[str, Any]]) -> None:
         """An optimizer was built by ``caller``, at the frames ``built_at``."""
@@ -352,6 +359,7 @@ class LaterTraining:
         self._count += 1
         self._optimizer, self._built_at = id(optimizer), built_at
         self.evidence.before = set(forward.seen)
+        self._reached = set(self.evidence.parameters.reached)
         self.births.install(caller)
         self.backward.another = True
         forward.switches.remove()
@@ -378,12 +386,12 @@ class LaterTraining:
 
     def end(self) -> None:
         """Its optimizer has stepped: forget what was seen."""
-        forward = self.evidence.forward
+        reached = self.evidence.parameters.reached
         self._optimizer = None
         self.backward.another = False
-        for identity in set(forward.seen) - self.evidence.before:
-            del forward.seen[identity]
-            forward.trained.discard(identity)
+        self.evidence.forward.forget(self.evidence.before)
+        for identity in set(reached) - self._reached:
+            del reached[identity]
 
 
 def differs(module: Any) -> bool:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 OFTEN = 64
 """A patient observer looks at each of this many steps, and then at every power of two."""
+TIMES_KEPT = 10_000
+"""A patient observer keeps the times of so many of the last steps."""
 UNHOOKED = [2, 2]
 """The last release of torch in which torch.compile removes the hooks of an optimizer's step."""
 KEPT = 40
@@ -92,7 +94,7 @@ class Observer:
         """Called before the script is stopped."""
         self.entered_training = False
         self.steps = 0
-        self.ticks = Clock()
+        self.ticks = Clock(TIMES_KEPT if patient else None)
         self.trouble = Trouble()
         self._step_of: Dict[int, int] = {}
         """Finished steps of each optimizer, by id."""
@@ -273,7 +275,7 @@ class Observer:
         if self.patient:
             self._undo.append(self.forward.switches.install_calls())
         self.parameters.copies.remove()
-        self.evidence.over = self.scaler.over = True
+        self.evidence.over = self.scaler.over = self.rates.over = True
         self.evidence.new_step()
         self.forward.severing.remove()
 
@@ -298,7 +300,8 @@ class Observer:
 
     def _reached(self, leaves: Dict[int, Any]) -> None:
         """A backward pass is about to reach ``leaves``."""
-        self.parameters.copies.reached(self._optimizers, leaves)
+        if not self.later.runs:  # its optimizer is none of those that are kept
+            self.parameters.copies.reached(self._optimizers, leaves)
         self.scaler.reaches(leaves)
 
     def _passed(self) -> None:

@@ -78,8 +78,10 @@ class RateWatch:
         """The schedulers of an optimizer, by its id: a weak reference, and where it was built."""
         self._zeros: Dict[int, List[Dict[str, Any]]] = {}
         """By id of a scheduler: where the user's functions returned 0 while it was built."""
-        self._kept: Optional[List[Any]] = []
-        """Schedulers that are kept alive; None once nothing is. A scheduler holds its optimizer."""
+        self._kept: List[Any] = []
+        """Schedulers that are kept alive. A scheduler holds its optimizer."""
+        self.over = False
+        """The audit is over: no further scheduler is kept alive."""
         self._most: Dict[int, float] = {}
         """The highest learning rate after the audit, by id of the optimizer."""
         self._in_use: Dict[int, List[Dict[str, Any]]] = {}
@@ -106,7 +108,7 @@ class RateWatch:
             known = self._schedulers.setdefault(id(inner), [])
             at = frames(outside(sys._getframe(1), scheduler))
             known.append((weakref.ref(scheduler), at))
-            if self._kept is not None:
+            if not self.over:
                 self._kept.append(scheduler)
             with zeros() as self._zeros[id(scheduler)]:
                 original(scheduler, optimizer, *args, **kwargs)
@@ -165,7 +167,7 @@ class RateWatch:
 
     def let_go(self) -> None:
         """Keep no scheduler alive."""
-        self._kept = None
+        self._kept.clear()
 
     def look(self, optimizer: Any) -> None:
         """Look at the learning rate of a step after the audit."""

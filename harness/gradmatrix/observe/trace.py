@@ -37,7 +37,6 @@ over by then."""
 INTERVAL_S = 10.0
 PATIENCE_S = 10.0
 """Time for the ranks that are still in the step after which all are stopped."""
-TIMES_KEPT = 10_000
 RANKS = ("RANK", "LOCAL_RANK")
 """Set by launchers: torchrun and accelerate set both, Lightning only the second."""
 NOTHING: Dict[str, Any] = {
@@ -290,7 +289,6 @@ def observation(
 ) -> Dict[str, Any]:
     """The observation of a process so far; without an observer it never imported torch."""
     facts = {**NOTHING} if observer is None else observer.facts()
-    facts.update({name: facts[name][-TIMES_KEPT:] for name in ("step_times_s", "waited_s")})
     cuda = machine.peak_cuda_memory_bytes() if "torch" in sys.modules else None
     return {
         "schema": protocol.SCHEMA,
