@@ -540,7 +540,7 @@ def without_tests(node: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401
 @cache
 def below(statement: Any) -> tuple[tuple[Any, str], ...]:  # noqa: ANN401
     """A statement of a module or a class, and all below it."""
-    return tuple(source.walk(statement, "<module>"))
+    return tuple(source.walk(statement))
 
 
 def know_models(tree: ModuleTree) -> None:

@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 import warnings
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import frames, machine, protocol, severing, source, unmoved
@@ -204,9 +205,11 @@ class Observer:
         """Watch optimizers being built: the first one marks the change from set-up to training."""
         original = optimizer_class.__init__
 
+        @wraps(original)
         def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             self._guarded(step_aside_before, optimizer_class.add_param_group)
-            emptied = any(map(used_up, [*args, *kwargs.values()]))
+            given = [*args, *kwargs.values()]
+            emptied = self._or(lambda: any(map(used_up, given)), otherwise=False)
             original(optimizer, *args, **kwargs)
             self._emptied.discard(id(optimizer))
             if emptied:
@@ -731,7 +734,7 @@ class MessageWatch:
         show, handle = warnings.showwarning, logging.Logger.handle
 
         def showwarning(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
-            if OURS in str(message):
+            if OURS in str(message) or source.OF_READING in args[:1]:
                 return
             if args and str(args[0]).startswith(frames.HERE):
                 again(message, category)

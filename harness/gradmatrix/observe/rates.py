@@ -144,13 +144,14 @@ class RateWatch:
             self._plateaus.append(Plateau(scheduler, at))
 
         @wraps(step)
-        def stepped(scheduler: Any, metrics: Any, *args: Any, **kwargs: Any) -> None:
+        def stepped(scheduler: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
             before = highest_rate(scheduler.optimizer)
-            step(scheduler, metrics, *args, **kwargs)
+            result = step(scheduler, metrics, *args, **kwargs)
             known = next((p for p in reversed(self._plateaus) if p.of() is scheduler), None)
             if known is not None:
                 known.mode = scheduler.mode
                 known.stepped(float(metrics), before, highest_rate(scheduler.optimizer))
+            return result
 
         kind.__init__, kind.step = began, stepped
 

@@ -688,7 +688,7 @@ def deciding(
             if name != "requires_grad"  # a library hands that on; it says nothing new
         )
         frame = visible(frame.f_back)
-    if frame is None:
+    if frame is None or not found:
         return [], []
     written = source.keywords(lambda name: name in found, lambda value: value in (True, False))
     places = [[at] for text, at in written if text in {f"{n}={v}" for n, v in found.items()}]

@@ -31,6 +31,8 @@ SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 """Statements that hold no other ones."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LEAVING = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+OF_READING = "<read by gradmatrix>"
+"""The file that a warning names if Python warns while the source is read."""
 
 
 def files() -> List[str]:
@@ -45,19 +47,20 @@ def nodes(path: str) -> Tuple[Tuple[Any, str], ...]:
     """Every node of the source in ``path``, with the function that it stands in."""
     try:
         with open(path, "rb") as file:
-            tree = ast.parse(file.read())
+            tree = ast.parse(file.read(), OF_READING)
     except (OSError, SyntaxError, ValueError):  # it is gone, or it is no Python source
         return ()
-    return tuple(walk(tree, "<module>"))
+    return tuple(walk(tree))
 
 
-def walk(node: ast.AST, function: str) -> Iterator[Tuple[ast.AST, str]]:
-    """``node`` and all below it."""
-    yield node, function
-    if isinstance(node, FUNCTIONS):
-        function = node.name
-    for child in ast.iter_child_nodes(node):
-        yield from walk(child, function)
+def walk(tree: ast.AST) -> Iterator[Tuple[ast.AST, str]]:
+    """``tree`` and all below it in the order of the text, each with the function around it."""
+    waiting: List[Tuple[ast.AST, str]] = [(tree, "<module>")]
+    while waiting:
+        node, function = waiting.pop()
+        yield node, function
+        inside = node.name if isinstance(node, FUNCTIONS) else function
+        waiting += [(child, inside) for child in [*ast.iter_child_nodes(node)][::-1]]
 
 
 def found(wanted: Callable[[Any], Optional[Any]], paths: List[str]) -> List[Tuple[Any, Place]]:

@@ -312,16 +312,19 @@ def held_by(optimizer: Any) -> List[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def used_up(given: Any) -> bool:
+def used_up(given: Any, depth: int = 8) -> bool:
     """Whether the iterator of a group was gone through before the optimizer was ``given`` it.
 
-    That of a filter or a map is known by what it goes through itself.
+    That of a filter or a map is known by what it goes through itself, to this ``depth``.
     """
-    if isinstance(given, (list, tuple)):
-        return any(used_up(group.get("params")) for group in given if isinstance(group, dict))
     if isinstance(given, GeneratorType):
         return given.gi_frame is None
-    return isinstance(given, Iterator) and any(map(used_up, gc.get_referents(given)))
+    inside: Iterable[Any] = ()
+    if isinstance(given, (list, tuple)):  # a map keeps what it goes through in a tuple
+        inside = (each.get("params") if isinstance(each, dict) else each for each in given)
+    elif isinstance(given, Iterator):
+        inside = gc.get_referents(given)
+    return depth > 0 and any(used_up(each, depth - 1) for each in inside)
 
 
 def highest_rate(optimizer: Any) -> Optional[float]:
