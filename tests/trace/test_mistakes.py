@@ -141,6 +141,11 @@ def test_an_attribute_of_a_class_that_is_called_like_a_switch_is_none(
     assert () == found["healthy_name_of_its_own"].remarks
 
 
+def test_a_scheduler_that_gives_the_rate_itself_has_no_remark(found: dict[str, Finding]) -> None:
+    """The rate of its optimizer is 1."""
+    assert () == found["healthy_rate_of_the_scheduler_alone"].remarks
+
+
 def test_a_plateau_and_a_decoupled_weight_decay_have_no_remark(
     found: dict[str, Finding],
 ) -> None:

@@ -318,6 +318,17 @@ class Written(Frozen, frozen=True):
     frames: tuple[Frame, ...]
 
 
+class Ignored(Written, frozen=True):
+    """The first loss all of whose labels were ignored; the text says which label."""
+
+    calls: int = 1
+    """How many losses were such."""
+    losses: int = 1
+    """How many losses over labels were computed in the audited steps."""
+    nan: bool = False
+    """It was NaN, as the mean of nothing is."""
+
+
 class Noticed(Frozen, frozen=True):
     """What a call did not do, although it raised nothing."""
 
@@ -594,8 +605,7 @@ class Observation(Frozen, frozen=True):
     """Assignments that freeze or unfreeze nothing: to ``require_grad``, or to ``requires_grad`` of
     a module."""
     noticed: tuple[Noticed, ...] = ()
-    ignored: Written | None = None
-    """A loss all of whose labels were ignored, in every audited call; the text says which label."""
+    ignored: Ignored | None = None
     ignored_by: tuple[Frame, ...] = ()
     """Where the script writes that label."""
     clipped_scaled: tuple[Frame, ...] = ()

@@ -580,14 +580,23 @@ def not_called(seen: Observation) -> Diagnosis | None:
 
 
 def labels_ignored(seen: Observation) -> Diagnosis | None:
-    """Every label was one that the loss ignores."""
-    if seen.ignored is None or seen.raised is not None:
+    """Every label was one that the loss ignores; or those of some losses, and the loss is NaN."""
+    found = seen.ignored
+    if found is None or seen.raised is not None:
         return None
-    at = innermost_frame(seen.ignored.frames)
+    at = innermost_frame(found.frames)
+    where = say_where(at, "the loss is computed at")
     line = (
-        f"Every label was {seen.ignored.text}, which the loss ignores: nothing is left to learn"
-        f" from{say_where(at, 'the loss is computed at')}."
+        f"Every label was {found.text}, which the loss ignores: nothing is left to learn"
+        f" from{where}."
     )
+    if found.calls < found.losses:
+        if not (found.nan and is_broken(seen)):
+            return None
+        line = (
+            f"In {found.calls} of {found.losses} calls of the loss every label was {found.text},"
+            f" which it ignores, and the mean of nothing is NaN{where}."
+        )
     trainer = any(frame.file == "transformers/trainer.py" for frame in seen.asked)
     log = ["The mean of nothing is NaN. By default, Trainer writes 0 into its log instead."]
     return make_diagnosis(
@@ -596,7 +605,7 @@ def labels_ignored(seen: Observation) -> Diagnosis | None:
         at,
         line,
         *(log if trainer else []),
-        led=seen.ignored.frames,
+        led=found.frames,
         user=innermost_frame(seen.ignored_by),
     )
 
@@ -1220,12 +1229,7 @@ def unmoved(seen: Observation) -> Diagnosis | None:
 def not_finite(seen: Observation) -> Diagnosis | None:
     """NaN or infinity in an output, a gradient, or a parameter after the step."""
     first = seen.nonfinite
-    if seen.raised is not None:
-        broken = NONFINITE.search(seen.raised.message) is not None
-    else:
-        broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
-        broken = broken or any("x" in p.gradients for p in seen.parameters)
-    if not broken:
+    if not is_broken(seen):
         return None
     if first is None:
         return never_zeroed(seen) or late_not_finite(seen)
@@ -1262,6 +1266,15 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         f" not{say_where(at, 'called at')}."
     )
     return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line, led=first.frames)
+
+
+def is_broken(seen: Observation) -> bool:
+    """Whether a loss or a gradient was NaN or infinite, or an exception says so."""
+    if seen.raised is not None:
+        return NONFINITE.search(seen.raised.message) is not None
+    return any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)) or any(
+        "x" in p.gradients for p in seen.parameters
+    )
 
 
 def search_not_finite(seen: Observation) -> Diagnosis | None:

@@ -789,7 +789,7 @@ class Evidence:
             given = leaves & (held | self.differentiated)
             return leaves if not given and (leaves <= reached or not reached) else set()
 
-        all_ignored = severing.ignored and len(severing.ignored) == min(severing.losses, 2)
+        ignored = severing.ignored
         return {
             "unregistered": unregistered(list(modules.values()), self.forward.tree, names, trained)
             if reached - held or not reached
@@ -809,10 +809,8 @@ class Evidence:
             or by_script(list(modules.values()), severing, names),
             "frozen_beside": self._frozen_beside(list(modules.values()), names),
             "ineffective": self._ineffective(list(modules.values())),
-            "ignored": severing.ignored[0] if all_ignored else None,
-            "ignored_by": source.labelled(int(severing.ignored[0]["text"]))[-1:]
-            if all_ignored
-            else [],
+            "ignored": ignored and {**ignored, "losses": severing.losses},
+            "ignored_by": source.labelled(int(ignored["text"]))[-1:] if ignored else [],
         }
 
     def _constant_parts(self, names: Dict[int, str]) -> Dict[str, Any]:

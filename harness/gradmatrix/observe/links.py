@@ -41,6 +41,8 @@ AVERAGES = ("Sum", "Mean", "Div", "Clone", "Alias", "Squeeze", "View")
 REGRESSIONS = ("Pow", "MseLoss", "SmoothL1Loss", "HuberLoss", "L1Loss", "Abs")
 MATRIX = 2
 """The dimensions of a code book, and of its vectors in one row for each example."""
+SAMPLES_KEPT = 16
+"""So many samples of a step, the first ones, are followed. A policy draws more in an episode."""
 LAYERS = ("Addmm", "Mm", "Convolution", "Bmm")
 """Nodes of layers that may get a sample."""
 
@@ -51,7 +53,7 @@ class LinkWatch:
     def __init__(self, severing: SeveringWatch) -> None:
         self.severing = severing
         self.samples: List[Dict[str, Any]] = []
-        """In this step: samples of distributions whose parameters have a graph."""
+        """In this step: the first samples of distributions whose parameters have a graph."""
         self.choices: List[Dict[str, Any]] = []
         """In this step: the vectors that were chosen from a code book in a buffer."""
         self.linked: Set[int] = set()
@@ -64,6 +66,8 @@ class LinkWatch:
         """In this step: by the identity of its node, where a log-probability was computed."""
         self._scored: Set[int] = set()
         """Ids of the leaves behind log-probabilities."""
+        self._walked: Dict[int, Reach] = {}
+        """In this step: the nodes behind log-probabilities."""
         self._found: Dict[Tuple[str, Any], Tuple[List[Dict[str, Any]], Set[int]]] = {}
         """What was found, by how and by its line: the frames, and the leaves behind a sample."""
         self._excused: Set[Any] = set()
@@ -85,7 +89,7 @@ class LinkWatch:
         """Forget what happened in the step that is over."""
         for kept in (
             *(self.samples, self.choices, self.linked, self.differences),
-            *(self.scores, self.likely),
+            *(self.scores, self.likely, self._walked),
         ):
             kept.clear()
 
@@ -113,7 +117,9 @@ class LinkWatch:
         at = frames()
         for source in sources:
             self.severing.sever(source, how, at, self.severing.flat if flat else None)
-        leaves = [behind(each.grad_fn, {}).whole().leaves for each in sources]
+        if len(self.samples) == SAMPLES_KEPT:
+            return
+        leaves = [follow(each.grad_fn, Reach()).leaves for each in sources]
         self.samples.append(
             {
                 "how": how,
@@ -128,7 +134,7 @@ class LinkWatch:
     def _score(self, result: Any, *_: Any, **__: Any) -> None:
         if result.grad_fn is not None:
             self.scores.add(identity(result.grad_fn))
-            self._scored.update(behind(result.grad_fn, {}).whole().leaves)
+            self._scored.update(behind(result.grad_fn, self._walked).leaves)
 
     def _likely(self, result: Any, *given: Any, **__: Any) -> None:
         at = here()

@@ -181,12 +181,15 @@ class RateWatch:
                 self._in_use[id(optimizer)] = living[-1 - steps.index(max(steps))][1]
 
     def low(self) -> List[Dict[str, Any]]:
-        """Where a scheduler was set that kept the learning rate near 0."""
+        """Where a scheduler was set that kept the learning rate near 0.
+
+        An optimizer that is built with a rate of 1 leaves the rate to its scheduler.
+        """
         found = []
         for each, most in self._most.items():
             first = self._first.get(each)
             at = self._in_use.get(each) or self._schedulers[each][-1][1]
-            if first and 0 < most < LOW * first:
+            if first and first != 1 and 0 < most < LOW * first:
                 found.append({"how": "low", "text": f"{most:.2g}", "frames": setter(at)})
         return found
 

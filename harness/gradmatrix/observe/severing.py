@@ -169,8 +169,9 @@ class SeveringWatch:
         """Called before parameters are clipped to a limit above 0, with the frames."""
         self.losses = 0
         """How often a loss over labels was computed."""
-        self.ignored: List[Dict[str, Any]] = []
-        """The calls in which every label was ignored: the label, and the frames."""
+        self.ignored: Optional[Dict[str, Any]] = None
+        """The first call in which every label was ignored: the label, the frames, whether it gave
+        NaN, and how many such calls there were."""
         self.links, self.noticed = LinkWatch(self), NoticeWatch()
         self._wrapped: Dict[Any, Dict[str, Any]] = {}
         """What is to take the place of attributes, by owner and name."""
@@ -377,7 +378,7 @@ class SeveringWatch:
                     self.refilled[key] = frames() if how in FILLING else []
 
     def _labelled(self, name: str) -> Callable[..., None]:
-        def note(_result: Any, *given: Any, ignore_index: int = -100, **named: Any) -> None:
+        def note(result: Any, *given: Any, ignore_index: int = -100, **named: Any) -> None:
             scores, target = (*given, None, None)[:2]
             scores, target = named.get("input", scores), named.get("target", target)
             if target is None or target.is_floating_point() or not target.numel():
@@ -387,8 +388,11 @@ class SeveringWatch:
                 return  # inside of vmap a tensor has no single values
             self.losses += 1
             if bool((target == ignore_index).all()):
-                self.ignored.append({"text": str(ignore_index), "frames": frames()})
-                del self.ignored[1:-1]
+                if self.ignored is None:
+                    nan = bool(result.isnan().any())
+                    first = {"text": str(ignore_index), "frames": frames(), "nan": nan}
+                    self.ignored = {**first, "calls": 0}
+                self.ignored["calls"] += 1
             self.noticed.labelled(name, scores)
             if name == "cross_entropy" and scores.shape[min(1, scores.dim() - 1)] == 1:
                 self.stops(f"{name} over one class")

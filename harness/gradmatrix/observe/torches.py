@@ -480,8 +480,10 @@ def behind(node: Any, known: Dict[int, Reach]) -> Reach:
     """What is reached from ``node``, without a reference to any of it.
 
     ``known`` tells by which earlier call a node was reached; what lies behind it is not followed
-    again.
+    again. If it has more than MOST nodes, it is forgotten.
     """
+    if len(known) > MOST:  # a script may never step
+        known.clear()
     found = follow(node, Reach(), known)
     found.leaves, found.functions = dict.fromkeys(found.leaves), []
     known.update(dict.fromkeys(found.nodes, found))
