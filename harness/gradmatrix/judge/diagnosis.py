@@ -59,7 +59,7 @@ NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
 INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
 FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
 OF_ADAPTER = re.compile(r"\.lora_\w+\.\w+$")
-"""A module of such an adapter."""
+"""A module of a LoRA adapter of PEFT."""
 DISABLED = (
     "This line belongs to PEFT. If your call disables adapters, use `with"
     " model.disable_adapter():`, which enables them again, or call enable_adapter_layers() after"
@@ -108,10 +108,14 @@ UNDETACHED = (
 )
 WHOLE = (
     "`{how}` makes whole numbers, which have no gradient. Keep floating-point values up to the"
-    " loss, or use a straight-through estimator: x + (hard(x) - x).detach(). If they are an index"
-    " or a size, no gradient comes back through them: weight the values in place of choosing some"
-    " (a softmax, a soft mask, grid_sample), or use REINFORCE."
+    f" loss, or use {THROUGH} If they are an index or a size, no gradient comes back through them:"
+    " weight the values in place of choosing some (a softmax, a soft mask, grid_sample), or use"
+    " REINFORCE."
 )
+FLAT = ("round", "floor", "ceil", "trunc", "sign")
+"""Operations whose gradient is zero everywhere."""
+SAMPLING = ("normal", "bernoulli", "poisson")
+"""Functions whose results have a gradient of zero."""
 OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
 ADVICE_OF = {
     **dict.fromkeys(("argmax", "argmin", "argsort", "bool"), CHOICE),
@@ -119,14 +123,12 @@ ADVICE_OF = {
     **dict.fromkeys(("detach", "data"), KEPT_IN),
     **dict.fromkeys(("int", "long", "byte", "char", "short", "to", "type"), WHOLE),
     **dict.fromkeys(("__gt__", "__lt__", "__ge__", "__le__"), THRESHOLD),
-    **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), ROUNDED),
+    **dict.fromkeys(FLAT, ROUNDED),
     **dict.fromkeys(("item", "tolist"), OF_VALUES),
     "__float__": "Use the tensors themselves in the loss. torch.stack([a, b]) makes one tensor of"
     " several and keeps the graph; torch.tensor, torch.FloatTensor and float() do not.",
     "sample": RESAMPLED,
-    **dict.fromkeys(
-        ("normal", "bernoulli", "poisson"), f"`{{how}}` has a gradient of zero. {RESAMPLED}"
-    ),
+    **dict.fromkeys(SAMPLING, f"`{{how}}` has a gradient of zero. {RESAMPLED}"),
     "autograd.grad": "Give `autograd.grad` create_graph=True: without it the gradients are values,"
     " and a loss of them trains nothing.",
     "numpy": "Stay in torch: use the tensor itself and functions of torch, without detach() and"
@@ -327,20 +329,7 @@ DIED = 3
 """Audited steps in which every gradient must be exactly zero."""
 SATURATED = "It is flat there: all of its inputs were too large, too small, or out of its range."
 CHOOSING = ("argmin", "argmax")
-NOT_SEVERED = (
-    "unknown",
-    "grad = None",
-    "grad.zero_",
-    "round",
-    "floor",
-    "ceil",
-    "trunc",
-    "sign",
-    "normal",
-    "bernoulli",
-    "poisson",
-    "clip_grad_norm_",
-)
+NOT_SEVERED = ("unknown", "clip_grad_norm_", *CLEARED, *FLAT, *SAMPLING)
 """Operations that have a sign of their own, or that leave the tensor in the graph."""
 
 
@@ -521,7 +510,7 @@ def freed(found: Spoiled, raised: Raised) -> Diagnosis:
         f"{say_where(at, 'at')}.",
         *called,
         *more,
-        user=next((frame for frame in raised.frames if frame.user), last),
+        user=users_frame(raised.frames) or last,
         advice=advice,
     )
 
@@ -683,7 +672,7 @@ def no_backward(seen: Observation) -> Diagnosis | None:
 
 def not_given(seen: Observation, asked: Sequence[Frame], at: Frame | None) -> Diagnosis:
     """Gradients were computed by ``autograd.grad`` or ``torch.func``, and no parameter has one."""
-    made = next((frame for frame in asked if frame.user), asked[0])
+    made = users_frame(asked) or asked[0]
     line = (
         f"Gradients are computed at {format_frame(made)}, but no parameter is given one, so the"
         f" optimizer's {counted(seen.steps, 'step')} changed nothing{say_where(at, 'it steps at')}."
@@ -785,7 +774,7 @@ def used_up(seen: Observation) -> Diagnosis | None:
     if loose is None or not loose.emptied or seen.raised is not None:
         return None
     at = innermost_frame(loose.emptied)
-    modules = few([f"`{name}`" for name in loose.modules], MOST_MODULES)
+    modules = quote_few(loose.modules)
     line = (
         "A group of the optimizer is empty: its iterator of parameters was gone through before"
         f"{say_where(at, 'the optimizer is built at')}."
@@ -808,7 +797,7 @@ def given_twice(seen: Observation) -> Diagnosis | None:
     if loose is None or not loose.same:
         return None
     at, other = loose.same
-    modules = few([f"`{name}`" for name in loose.modules], MOST_MODULES)
+    modules = quote_few(loose.modules)
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         loose.modules[0],
@@ -887,7 +876,7 @@ def faded(seen: Observation) -> Diagnosis | None:
         )
     if found.how == "loose":
         line = (
-            f"{few([f'`{name}`' for name in found.names], MOST_MODULES)} were frozen at first and"
+            f"{quote_few(found.names)} were frozen at first and"
             " get a gradient now, but no optimizer holds"
             f" them{say_where(at, f'{found.optimizer} is built at')}."
         )
@@ -1012,7 +1001,7 @@ def mislinked(seen: Observation) -> Diagnosis | None:
 
 def advice_on_cut(how: str, at: Frame | None, frames: Sequence[Frame]) -> str:
     """What to do about an operation that took a tensor out of the graph, at ``frames``."""
-    user = next((frame for frame in frames if frame.user), None)
+    user = users_frame(frames)
     if at is None or at.user or user is None or how not in {"detach", "data", "numpy"}:
         return ADVICE_OF.get(how, "").format(how=how)
     return (
@@ -1026,12 +1015,9 @@ def never_zeroed(seen: Observation) -> Diagnosis | None:
     """Nothing clears the gradients."""
     if seen.kept is None:
         return None
-    missing = next((each for each in seen.uncalled if each.text.endswith("zero_grad")), None)
-    if missing is not None:
-        return not_called(seen)
     at, other = innermost_frame(seen.kept.frames), innermost_frame(seen.kept.cleared)
-    step = next((frame for frame in seen.stepped if frame.user), None)
-    names = few([f"`{name}`" for name in seen.kept.names], MOST_MODULES)
+    step = users_frame(seen.stepped)
+    names = quote_few(seen.kept.names)
     which = f": {names}" if names else ""
     line = (
         f"Gradients are never cleared: in each step backward added to those of the steps before"
@@ -1116,13 +1102,7 @@ def not_trained(seen: Observation) -> Diagnosis | None:
     if seen.unmoved is not None:
         return unmoved(seen)
     if seen.updates:
-        still = [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
-        line = (
-            f"The script updates parameters without an optimizer of torch, but {some_names(still)}"
-            " never changed, although a gradient was there."
-        )
-        known = module_of(still[0]) if still else None
-        return make_diagnosis(Cause.NOT_TRAINED, known, None, line) if still else None
+        return not_all_updated(seen)
     if not seen.backward and not seen.requests:
         return nothing_called(seen)
     flat = gradient_status(seen) is Gradient.ZERO
@@ -1135,6 +1115,18 @@ def not_trained(seen: Observation) -> Diagnosis | None:
         where = [f"They are asked for at {format_frame(at)}."] if at is not None else []
         return make_diagnosis(Cause.NOT_TRAINED, None, at, line, *where, led=seen.asked)
     return None
+
+
+def not_all_updated(seen: Observation) -> Diagnosis | None:
+    """The updates that the script makes by hand leave something out."""
+    still = find_still(seen)
+    if not still:
+        return None
+    line = (
+        f"The script updates parameters without an optimizer of torch, but {some_names(still)}"
+        " never changed, although a gradient was there."
+    )
+    return make_diagnosis(Cause.NOT_TRAINED, module_of(still[0]), None, line)
 
 
 def nothing_called(seen: Observation) -> Diagnosis:
@@ -1221,7 +1213,7 @@ def unmoved(seen: Observation) -> Diagnosis | None:
         line = f"The update makes a new tensor {what}; the parameter itself never changes{where}."
         advice = "Update the parameter in place, under torch.no_grad(): p -= rate * p.grad, or"
         advice += " p.add_(...)."
-    outer = next((frame for frame in found.frames[1:] if frame.user), None)
+    outer = users_frame(found.frames[1:])
     user = outer if found.how == "anew" else None
     return make_diagnosis(cause, None, at, line, led=found.frames, user=user, advice=advice)
 
@@ -1334,7 +1326,7 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
     operation = first.operation or ""
     advice = FINITE_ADVICE.get(operation, "")
     given = " of rows that are all minus infinity" if operation in SOFTMAX else ""
-    mask = next((frame for frame in first.masked if frame.user), None)
+    mask = users_frame(first.masked)
     other = mask is not None and mask != at
     filled = (f"A mask filled these rows at {format_frame(mask)}.",) if other else ()
     if first.hidden:
@@ -1469,7 +1461,7 @@ def frozen_since(seen: Observation) -> Diagnosis | None:
     if froze is None:
         return None
     at = innermost_frame(froze.frames)
-    modules = few([f"`{name}`" for name in froze.modules], MOST_MODULES)
+    modules = quote_few(froze.modules)
     count = counted(froze.parameters, "parameter")
     before = f"{modules} got gradients before, but the loss of this step has no graph."
     meanwhile = f"Meanwhile {count} of what ran became frozen{say_where(at, 'at')}."
@@ -1486,7 +1478,7 @@ def holds_the_frozen(seen: Observation) -> Diagnosis | None:
     if any(built.trainable for built in stepped):
         return None
     at = innermost_frame(stepped[0].frames)
-    modules = few([f"`{name}`" for name in loose.modules], MOST_MODULES)
+    modules = quote_few(loose.modules)
     line = (
         f"All {counted(stepped[0].parameters, 'parameter')} that {stepped[0].type} holds are"
         f" frozen{say_where(at, 'it is built at')}."
@@ -1541,7 +1533,7 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         if any("accum" in each.text for each in seen.arguments):
             advice += " accelerator.accumulate() has a condition of its own: step without another."
         return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, advice=advice)
-    asked = next((frame for frame in seen.asked if frame.user), None)
+    asked = users_frame(seen.asked)
     others = [
         f"Another optimizer, {built.type}, made {counted(built.steps, 'step')}"
         f"{say_where(innermost_frame(built.frames), 'it is built at')}. Perhaps one of its steps"
@@ -1593,8 +1585,6 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
     late = next((leaf for leaf in seen.leaves if leaf.late and leaf.frames), None)
     advice = (
         "Compute the loss with the model that the optimizer holds. If what runs should learn, build"
-    )
-    advice += (
         " the optimizer from its parameters: one of the two is a copy (a deepcopy, an average)."
     )
     line = (
@@ -1728,7 +1718,7 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     called = seen.unheld.frames if seen.unheld is not None else ()
     inactive = inactive_adapter(seen, loose)
     direct = built is not None and at is not None and at.user
-    missing = few([f"`{name}`" for name in outermost(loose, seen)], MOST_MODULES)
+    missing = quote_few(outermost(loose, seen))
     if built is not None and any(frame.file.startswith("pyro") for frame in built.frames):
         advice = (
             f"Register the module in the model or guide: pyro.module(name, module) ({missing})."
@@ -1755,7 +1745,7 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         if all_of_them
         else "They were left out, or were added to the model after the optimizer was built.",
         led=built.frames if built is not None else (),
-        user=None if direct else next((frame for frame in called if frame.user), None),
+        user=None if direct else users_frame(called),
         advice=advice,
     )
 
@@ -1776,7 +1766,7 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
     anew = seen.anew[0]
     at = innermost_frame(anew.frames)
     runs = seen.unheld.frames if seen.unheld is not None and anew.how == "copied" else ()
-    user = next((frame for frame in runs if frame.user), None)
+    user = users_frame(runs)
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -1798,7 +1788,7 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
     """Parameters that should learn got no gradient: what took it from them."""
     without_graph = any(not call.requires_grad for call in seen.backward)
     if not without_graph:
-        if all(best_step(p) != "n" for p in seen.parameters if p.learns):
+        if not find_starving(seen):
             return None
         if seen.raised is not None and not OF_GRADIENTS.search(seen.raised.message):
             return None
@@ -1881,7 +1871,7 @@ def returned_none(seen: Observation) -> Diagnosis | None:
         f"Backward reached the parameters, but `{found.text}.backward` returned None in place of a"
         f" gradient, {format_frame(at)}."
     )
-    starving = [p for p in seen.parameters if p.learns and best_step(p) == "n"]
+    starving = find_starving(seen)
     advice = (
         f"Look for the inputs of `{found.text}` that are computed from {some_names(starving)}: in"
         " the place of such an input return its gradient, not None. backward returns one value for"
@@ -1931,7 +1921,7 @@ def severed(seen: Observation) -> Diagnosis | None:
     advice = advice_on_cut(event.how, at, event.frames)
     loose, other = seen.unheld, tuple[str, ...]()
     if loose is not None and all(best_step(p) == "n" for p in seen.parameters if p.held):
-        modules = few([f"`{name}`" for name in loose.modules], MOST_MODULES)
+        modules = quote_few(loose.modules)
         other += (f"The loss trains only {modules}, and no optimizer holds those parameters.",)
         advice += f" If {modules} should learn instead, give those to the optimizer."
     return make_diagnosis(
@@ -2066,7 +2056,7 @@ def use_or_freeze(names: Sequence[str]) -> str:
 
 def unused(seen: Observation) -> Diagnosis | None:
     """The loss does not depend on some parameters."""
-    starving = [p for p in seen.parameters if p.learns and best_step(p) == "n"]
+    starving = find_starving(seen)
     if not starving:
         return None
     line = (
@@ -2092,7 +2082,7 @@ def unused(seen: Observation) -> Diagnosis | None:
 
 def not_updated(seen: Observation) -> Diagnosis | None:
     """Gradients flowed, but the optimizer's step changed nothing."""
-    still = [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
+    still = find_still(seen)
     if seen.raised is not None or not still:
         return None
     loose = [p for p in still if not p.held]
@@ -2314,7 +2304,7 @@ def both_zero(seen: Observation, zero: list[Parameter]) -> Diagnosis | None:
         return None
     places = list(dict.fromkeys(each.frames[0] for each in made if each.frames))
     line = (
-        f"{few([f'`{each.text}`' for each in made], MOST_MODULES)} are all zeros from the start,"
+        f"{quote_few([each.text for each in made])} are all zeros from the start,"
         " and what is multiplied with zeros gets a gradient of zero: none of them can begin to"
         f" learn{say_where(innermost_frame(places), 'they are set at')}."
     )
@@ -2328,7 +2318,7 @@ def both_zero(seen: Observation, zero: list[Parameter]) -> Diagnosis | None:
         at,
         line,
         *others,
-        user=next((place for place in places[1:] if place.user), None),
+        user=users_frame(places[1:]),
         advice=advice,
     )
 
@@ -2617,6 +2607,16 @@ def explain_cut(seen: Observation, lost: Lost) -> Diagnosis:
     )
 
 
+def find_still(seen: Observation) -> list[Parameter]:
+    """The parameters that got a gradient and did not change."""
+    return [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
+
+
+def find_starving(seen: Observation) -> list[Parameter]:
+    """The parameters that should learn and got no gradient."""
+    return [p for p in seen.parameters if p.learns and best_step(p) == "n"]
+
+
 def got_gradients(seen: Observation) -> bool:
     """Whether any parameter that should learn got a gradient, even one of zeros."""
     return any(p.gradients.strip("n") for p in seen.parameters if p.learns)
@@ -2643,7 +2643,7 @@ def make_diagnosis(
         advice: what to do, if that is more exact than the advice of the cause.
     """
     if user is None and (at is None or not at.user):
-        user = next((frame for frame in led if frame.user), None)
+        user = users_frame(led)
     return Diagnosis(
         cause=cause,
         module=module,
@@ -2657,6 +2657,11 @@ def make_diagnosis(
 def innermost_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost of some frames, or None."""
     return frames[0] if frames else None
+
+
+def users_frame(frames: Iterable[Frame]) -> Frame | None:
+    """The innermost of some frames that is in a file of the user, or None."""
+    return next((frame for frame in frames if frame.user), None)
 
 
 def format_frame(at: Frame | None) -> str:
@@ -2675,6 +2680,11 @@ def say_where(at: Frame | None, how: str) -> str:
     """The end of a sentence: ``, at FILE:LINE, FUNCTION``, ``; it is built at …``, or nothing."""
     mark = "," if how in {"at", "at or before", "called at", "built at"} else ";"
     return "" if at is None else f"{mark} {how} {format_frame(at)}"
+
+
+def quote_few(names: Iterable[str]) -> str:
+    """The first few names, each in quotes, and how many more there are."""
+    return few([f"`{name}`" for name in names], MOST_MODULES)
 
 
 def name_module(module: str | None, kind: str | None) -> str:
