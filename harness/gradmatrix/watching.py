@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gradmatrix.core.model import Gradient
-    from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.judge.wording import Diagnosis
     from gradmatrix.run.project import Project
 
 MOST_NAMES = 6

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Stack
     from gradmatrix.core.observation import Frame
-    from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.judge.wording import Diagnosis
     from gradmatrix.run.pool import Finished
     from gradmatrix.run.project import Project
 

@@ -17,7 +17,7 @@ from gradmatrix.judge.causes import (
     remedy_for,
     remedy_on_its_stack,
 )
-from gradmatrix.judge.diagnosis import Diagnosis
+from gradmatrix.judge.wording import Diagnosis
 from tests.factories import make_cell, make_record, make_scenario, make_variant
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.observation import Froze, Hooked, Nonfinite, Observation, Parameter
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.diagnosis import Diagnosis, diagnose, false_alarms
+from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from tests.factories import (
     make_built,
     make_frame,
@@ -23,6 +23,9 @@ from tests.factories import (
     make_switch,
     make_warned,
 )
+
+if TYPE_CHECKING:
+    from gradmatrix.judge.wording import Diagnosis
 
 FROZEN = make_parameter("", learns=False, changed=False, frozen=True)
 FROZE = Froze(

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from gradmatrix.core.observation import Written
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.diagnosis import diagnose, no_gradient
+from gradmatrix.judge.diagnosis import diagnose
+from gradmatrix.judge.signs.lost import no_gradient
 from tests.factories import (
     BACKWARD,
     WITHOUT_GRAPH,
@@ -29,7 +30,7 @@ from tests.factories import (
 
 if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation
-    from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.judge.wording import Diagnosis
 
 STILL = make_parameter("nnnn", name="encoder.weight", changed=False)
 LEARNING = make_parameter(name="head.weight")

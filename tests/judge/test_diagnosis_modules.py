@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.judge.diagnosis import group_by_learning, join_numbers
+from gradmatrix.judge.learning import group_by_learning, join_numbers
 from tests.factories import make_parameter
 
 if TYPE_CHECKING:

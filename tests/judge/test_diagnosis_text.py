@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Observation, Parameter, Raised, Severed
 from gradmatrix.judge.causes import Cause, explain, remedy_on_its_stack
-from gradmatrix.judge.diagnosis import Diagnosis, diagnose, false_alarms
+from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from tests.factories import (
     NO_GRAPH,
     make_cell,
@@ -30,6 +30,9 @@ from tests.factories import (
     make_variant,
     make_warned,
 )
+
+if typing.TYPE_CHECKING:
+    from gradmatrix.judge.wording import Diagnosis
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "diagnoses.txt"
 ALARM = "None of the inputs have requires_grad=True. Gradients will be None"

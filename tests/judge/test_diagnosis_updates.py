@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 
 from gradmatrix.core.observation import Diverged, Kept, Observation, Unmoved, Written
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.diagnosis import Diagnosis, diagnose
+from gradmatrix.judge.diagnosis import diagnose
 from tests.factories import make_built, make_frame, make_observation, make_parameter
+
+if TYPE_CHECKING:
+    from gradmatrix.judge.wording import Diagnosis
 
 MINE = msgspec.structs.replace(make_frame(30), user=True)
 OTHER = msgspec.structs.replace(make_frame(31), user=True)

@@ -12,8 +12,8 @@ from packaging.version import Version
 from gradmatrix.core.model import Published, Role
 from gradmatrix.judge import versions
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.diagnosis import Diagnosis
 from gradmatrix.judge.versions import moves, packages_moved, separate
+from gradmatrix.judge.wording import Diagnosis
 from tests.compared import NEW, OLD
 from tests.factories import make_cell, make_lock, make_record, make_scenario, make_variant
 

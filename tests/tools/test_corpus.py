@@ -10,7 +10,7 @@ import pytest
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.observation import Frame
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.diagnosis import Diagnosis
+from gradmatrix.judge.wording import Diagnosis
 from gradmatrix.stacks import config
 from gradmatrix.trace.trace import Finding
 from tools import corpus

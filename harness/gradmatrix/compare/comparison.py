@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gradmatrix.core.model import Lock, Record, Scenario
-    from gradmatrix.judge.diagnosis import Diagnosis
     from gradmatrix.judge.versions import Contents
+    from gradmatrix.judge.wording import Diagnosis
     from gradmatrix.measure.statistics import Ratio
 
 

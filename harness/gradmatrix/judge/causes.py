@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from gradmatrix.core.model import Scenario
-    from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.judge.wording import Diagnosis
 
 
 class Cause(StrEnum):

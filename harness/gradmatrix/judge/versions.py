@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Lock, Published, Record
     from gradmatrix.judge.causes import Remedy
-    from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.judge.wording import Diagnosis
 
     class HasPackage(Protocol):
         """Something that is known of a package."""

@@ -27,8 +27,8 @@ from gradmatrix.core.model import SHOWN, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
 from gradmatrix.core.outcomes import UNSUPPORTED
 from gradmatrix.core.text import code, markdown, spreadsheet
-from gradmatrix.judge.diagnosis import format_frame
 from gradmatrix.judge.versions import sortable
+from gradmatrix.judge.wording import format_frame
 from gradmatrix.publish.claims.claims import Boundary, Span, Verdict
 from gradmatrix.publish.rows import Grid, Row, grid, lacks_device
 from gradmatrix.stacks.lock import fallen_behind

@@ -12,10 +12,11 @@ from gradmatrix.core.model import SHOWN, Gradient, Lock, Role
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge import versions
 from gradmatrix.judge.causes import Remedy, remedy_on_its_stack
-from gradmatrix.judge.diagnosis import Diagnosis, diagnose
+from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.judge.versions import Likeness
+from gradmatrix.judge.wording import Diagnosis
 from gradmatrix.run import lookup
 from gradmatrix.run.plan import Action, plan
 from gradmatrix.run.pool import server_pool

@@ -20,17 +20,12 @@ from gradmatrix.core.observation import SCHEMA, Diverged, Frozen, Observation, r
 from gradmatrix.core.outcomes import NO_GRAD_FN, TRAINS, exited_with, killed_by
 from gradmatrix.core.text import counted, few, versioned
 from gradmatrix.judge.causes import Remedy, explain
-from gradmatrix.judge.diagnosis import (
-    Diagnosis,
-    diagnose,
-    false_alarms,
-    format_frame,
-    group_by_learning,
-    innermost_frame,
-)
+from gradmatrix.judge.diagnosis import diagnose, false_alarms
+from gradmatrix.judge.learning import group_by_learning
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
 from gradmatrix.judge.versions import remedy_near
+from gradmatrix.judge.wording import Diagnosis, format_frame, innermost_frame
 from gradmatrix.trace.running import AUDIT, start
 
 if TYPE_CHECKING:

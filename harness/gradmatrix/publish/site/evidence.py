@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradmatrix.core.model import SHOWN, Confirmed, Role
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, row_of
 from gradmatrix.core.text import counted, plain, versioned
-from gradmatrix.judge.diagnosis import format_frame, merge_numbered
+from gradmatrix.judge.learning import merge_numbered
 from gradmatrix.judge.relations import close
+from gradmatrix.judge.wording import format_frame
 from gradmatrix.publish.rows import last_measured
 from gradmatrix.publish.site import links, plots
 from gradmatrix.publish.site.markup import (
