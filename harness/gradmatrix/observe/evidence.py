@@ -14,13 +14,24 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from . import source
 from .finite import greatest
 from .forward import WAYS
-from .frames import constructors, here, line, shown, written
-from .links import children, leaves_of, nodes_behind
+from .frames import constructors, here, line, of_user, shown
+from .frozen import (
+    adapted,
+    beside_adapters,
+    by_script,
+    for_inference,
+    frozen_by_line,
+    learns,
+    shared,
+    unloaded,
+)
+from .links import leaves_of, nodes_behind
 from .raising import last_line
 from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
 from .torches import (
     Reach,
     behind,
+    children,
     follow,
     held_by,
     is_parameter,
@@ -37,7 +48,6 @@ if TYPE_CHECKING:
     from .births import BirthWatch
     from .forward import ForwardWatch
     from .parameters import ParameterWatch
-    from .severing import SeveringWatch
 
 
 ENOUGH = 3
@@ -372,9 +382,9 @@ class Evidence:
         """What in the script explains that all of ``modules``, those that ran, is frozen."""
         froze = [each["frames"] for each in self._frozen if each["frames"]]
         adapted = any(hasattr(type(module), "adapter_layer_names") for module in modules)
-        tops = {id(top): top for top in map(self.forward.tree.top, modules)}
+        tops = self.forward.tree.tops(modules)
         return {
-            "unmatched": unmatched(froze[-1], list(tops.values())) if froze else None,
+            "unmatched": unmatched(froze[-1], tops) if froze else None,
             "unloaded": None if adapted else unloaded(froze),
         }
 
@@ -456,11 +466,7 @@ class Evidence:
         for identity, at in self.forward.severing.dropped.items():
             if identity in starving:
                 lines.setdefault(at, []).append(identity)
-        owners = {
-            id(p): module
-            for module in self.forward.seen.values()
-            for p in module.parameters(recurse=False)
-        }
+        owners = self.forward.owners()
         return [
             {
                 "how": "grad = None",
@@ -582,7 +588,7 @@ class Evidence:
         module that went on with a graph, or outside of all modules: it may write a log. Of equals,
         one at a line of the user that keeps no value tells less.
         """
-        user = next((frame for frame in event["frames"] if frame["user"]), None)
+        user = of_user(event["frames"])
         logged = user is not None and source.discards(user)
         if event["how"] in CASTS:
             return 1, logged
@@ -599,10 +605,9 @@ class Evidence:
     def _resting(self) -> Set[int]:
         """Ids of the parameters of modules that never ran, such as an expert without a token."""
         ran = self.forward.seen
-        tops = {id(top): top for top in map(self.forward.tree.top, self.forward.roots())}
         return {
             id(p)
-            for top in tops.values()
+            for top in self.forward.tree.tops(self.forward.roots())
             for module in top.modules()
             if id(module) not in ran
             for p in module.parameters(recurse=False)
@@ -762,9 +767,9 @@ class Evidence:
                 return {"text": owner.__name__, "frames": [at]}
         return None
 
-    def spoiled(self, message: str) -> Optional[Dict[str, Any]]:
-        """What explains an exception with this message, if backward lacked a tensor."""
-        found = self.forward.spoiled.of(message)
+    def spoiled(self, error: BaseException) -> Optional[Dict[str, Any]]:
+        """What explains an exception, if backward lacked a tensor."""
+        found = self.forward.spoiled.of(error)
         if found is None:
             return None
         module = found["module"]
@@ -827,9 +832,7 @@ class Evidence:
             varies = len({value for value in event["values"] if value}) > 1
             for part in (*event["off"], *filter(None, [event["cut"]])) if varies else ():
                 at, how = part["frames"], part["how"]
-                user, added = (
-                    next((f for f in each if f["user"]), None) for each in (at, event["added"])
-                )
+                user, added = map(of_user, (at, event["added"]))
                 of_cut = part is event["cut"]
                 if (
                     user
@@ -864,7 +867,7 @@ class Evidence:
         """Those of ``modules`` that ran with gradients on and of which nothing can learn."""
         ways, best = self.forward.ways, WAYS.index("with-grad")
         ran = [module for module in modules if ways.get(id(module)) == best]
-        return [each for each in ran if not any(p.requires_grad for p in each.parameters())]
+        return [each for each in ran if not learns(each)]
 
     def _ineffective(self, modules: List[Any]) -> List[Dict[str, Any]]:
         """Assignments that freeze and unfreeze nothing: torch has no such name, or a module has."""
@@ -956,21 +959,13 @@ class Evidence:
         return [names.get(id(module), type(module).__name__) for module in modules][:SHOWN]
 
     def _names(self, modules: List[Any]) -> Dict[int, str]:
-        everything = [*self.forward.roots(), *modules]
-        tops = {id(top): top for top in map(self.forward.tree.top, everything)}
-        return named(list(tops.values()))[0]
+        return named(self.forward.tree.tops([*self.forward.roots(), *modules]))[0]
 
 
 CLIP = re.compile(r"clip|max_(?:grad_)?norm|grad(?:ient)?_norm", re.IGNORECASE)
 """The names of arguments that say to what gradients are clipped."""
 CHECKPOINTING = re.compile(r"(?:gradient|activation)_checkpointing(?!_disable)")
 """In the names of methods and arguments that switch checkpointing on."""
-TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
-"""The task types for which PEFT trains the head of such a model, and saves it."""
-MARKING = "_mark_only_adapters_as_trainable"
-"""The method by which PEFT freezes a model when it adds an adapter."""
-UNLOADING = ("merge_and_unload", "unload")
-"""The methods that give the model back without its adapters. What is frozen stays so."""
 
 
 def switches_of(module: Any) -> Set[str]:
@@ -1036,171 +1031,3 @@ def joined(parts: List[Reach]) -> Optional[Reach]:
     found = Reach()
     found.parts = parts
     return found
-
-
-def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
-    """The adapters of PEFT that were frozen because they were made for inference."""
-    for wrapper in modules:
-        configs = getattr(wrapper, "peft_config", None)
-        if not isinstance(configs, dict) or not hasattr(wrapper, "get_base_model"):
-            continue
-        if configs and all(getattr(each, "inference_mode", False) for each in configs.values()):
-            said = source.keywords("inference_mode".__eq__, lambda value: value is True)
-            loaded = source.calls("from_pretrained", without="is_trainable")
-            places = [at for text, at in said or loaded if said or "Peft" in text]
-            return [
-                {
-                    "modules": [title(wrapper, names)["module"]],
-                    "parameters": sum(1 for _ in wrapper.parameters()),
-                    "frames": places[-1:],
-                    "arguments": ["inference_mode=True" if said else "is_trainable=False"],
-                }
-            ]
-    return []
-
-
-def unloaded(froze: List[List[Dict[str, Any]]]) -> Optional[Dict[str, Any]]:
-    """The call that took the adapters away, if PEFT ``froze`` some of what is left."""
-    by_peft = any(frames[0]["function"] == MARKING for frames in froze)
-    for name, at in source.called(UNLOADING.__contains__) if by_peft else ():
-        return {"text": name, "frames": [at]}
-    return None
-
-
-def by_script(
-    modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
-) -> List[Dict[str, Any]]:
-    """The adapters of PEFT that the script itself froze, beside a part that learns."""
-    for wrapper in modules:
-        prefix = getattr(getattr(wrapper, "base_model", None), "prefix", None)
-        if not isinstance(prefix, str) or not hasattr(wrapper, "peft_config"):
-            continue
-        parameters = dict(wrapper.named_parameters())
-        own = {id(p): p for name, p in parameters.items() if prefix in name}
-        learns = any(p.requires_grad for p in parameters.values())
-        froze = [] if any(p.requires_grad for p in own.values()) else frozen_at(own, severing)
-        if learns and froze and froze[0]["user"]:
-            found = {"modules": [title(wrapper, names)["module"]], "parameters": len(own)}
-            return [{**found, "frames": froze[:1], "arguments": []}]
-    return []
-
-
-def beside_adapters(
-    modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
-) -> List[Dict[str, Any]]:
-    """A layer of a class of the script that PEFT froze with the rest of the model."""
-    for wrapper in modules:
-        if not hasattr(wrapper, "peft_config") or not hasattr(wrapper, "get_base_model"):
-            continue
-        model = wrapper.get_base_model()
-        if not (written(type(model).forward) or {}).get("user"):
-            continue
-        learns = any(p.requires_grad for p in wrapper.parameters())
-        for layer in model.children() if learns else ():
-            own = {id(p): p for p in layer.parameters()}
-            froze = [] if any(p.requires_grad for p in own.values()) else frozen_at(own, severing)
-            if froze and type(layer).__module__.startswith("torch.nn") and not froze[0]["user"]:
-                found = {"modules": [title(layer, names)["module"]], "parameters": len(own)}
-                return [{**found, "frames": froze, "arguments": []}]
-    return []
-
-
-def adapted(
-    modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
-) -> Optional[Dict[str, Any]]:
-    """A head that PEFT froze because the adapter's task type is not that of the model."""
-    for wrapper in modules:
-        configs = getattr(wrapper, "peft_config", None)
-        if not isinstance(configs, dict) or not hasattr(wrapper, "get_base_model"):
-            continue
-        model = wrapper.get_base_model()
-        kind = type(model).__name__
-        wanted = next((task for end, task in TASKS.items() if kind.endswith(end)), None)
-        tasks = [getattr(config, "task_type", None) for config in configs.values()]
-        tasks = [getattr(task, "value", task) for task in tasks]
-        if wanted is None or wanted in tasks or not tasks:
-            continue
-        body = getattr(model, getattr(model, "base_model_prefix", ""), None)
-        heads = [child for child in model.children() if child is not body]
-        for head in heads:
-            own = {id(p): p for p in head.parameters()}
-            if own and not any(p.requires_grad for p in own.values()):
-                froze = frozen_at(own, severing)
-                said = source.settings("task_type", type(next(iter(configs.values()))).__name__)
-                return {
-                    "module": title(head, names)["module"],
-                    "task": str(tasks[0]),
-                    "wanted": wanted,
-                    "model": kind,
-                    "frames": [*froze[:1], *said[-1:], *froze[1:]],
-                }
-    return None
-
-
-def frozen_at(own: Dict[int, Any], severing: SeveringWatch) -> List[Dict[str, Any]]:
-    """The line that last froze one of these parameters, given by id."""
-    lines = [
-        at
-        for at, members in severing.froze.items()
-        if any(id(member()) in own for member in members)
-    ]
-    return line(lines[-1]) if lines else []
-
-
-def shared(
-    modules: List[Any], trained: Set[int], severing: SeveringWatch, names: Dict[int, str]
-) -> Optional[Dict[str, Any]]:
-    """A module that has two names in another one, and was frozen by one of them.
-
-    ``trained`` are the ids of the modules that ran in training mode.
-    """
-    for parent in modules:
-        known: Dict[int, str] = {}
-        for name, child in parent._modules.items():
-            first = known.setdefault(id(child), name)
-            if child is None or first == name:
-                continue
-            own = {id(p): p for p in child.parameters()}
-            ran = any(id(module) in trained for module in child.modules())
-            if ran and own and not any(p.requires_grad for p in own.values()):
-                frames = frozen_at(own, severing)
-                if frames:
-                    module = title(child, names)["module"]
-                    return {"module": module, "names": [first, name], "frames": frames}
-    return None
-
-
-def frozen_by_line(
-    modules: Dict[int, Any], severing: SeveringWatch, names: Dict[int, str], most: int
-) -> List[Dict[str, Any]]:
-    """The frozen parameters of ``modules`` (by id), grouped by the line that froze them.
-
-    Those of an unknown line come last.
-    """
-    owners = {
-        id(p): module
-        for module in modules.values()
-        for p in module.parameters(recurse=False)
-        if not p.requires_grad
-    }
-    last = {
-        id(member()): at
-        for at, members in severing.froze.items()
-        for member in members
-        if id(member()) in owners
-    }
-    lines: Dict[Any, List[int]] = {at: [] for at in (*severing.froze, None)}
-    for identity in owners:
-        lines[last.get(identity)].append(identity)
-    groups = [(at, members) for at, members in lines.items() if members]
-    return [
-        {
-            "modules": list(
-                dict.fromkeys(names.get(id(owners[identity]), "?") for identity in members)
-            )[:most],
-            "parameters": len(members),
-            "frames": [*line(at)[:1], *severing.arguments.get(at, ([], []))[1], *line(at)[1:]],
-            "arguments": severing.arguments.get(at, ([], []))[0],
-        }
-        for at, members in groups[-most:]
-    ]

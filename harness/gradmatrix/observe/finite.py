@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterable, List, Optional, Tuple
 
 from .frames import frames, here, line
-from .torches import local, unseen
+from .torches import kind_of, local, unseen
 
 if TYPE_CHECKING:
     from .frames import Lines
@@ -112,8 +112,7 @@ class FiniteWatch:
             own = list(module.parameters(recurse=False))
             if any(map(greatest, inputs)) and (not own or any(map(greatest, own))):
                 self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
-                node = type(outputs[0].grad_fn).__name__.partition("Backward")[0]
-                self.zero["operation"] = CUTTING.get(node)
+                self.zero["operation"] = CUTTING.get(kind_of(outputs[0].grad_fn))
 
     def operation(self, name: str) -> Callable[..., None]:
         """A function that looks at the result of each call of the operation ``name``."""

@@ -136,8 +136,7 @@ class ForwardWatch:
         """Forget the modules that ran, but those ``before`` (ids)."""
         self.seen = {i: module for i, module in self.seen.items() if i in before}
         self.trained &= before
-        tops = {id(top): top for top in map(self.tree.top, self.seen.values())}
-        self._tops = list(tops.values())
+        self._tops = self.tree.tops(self.seen.values())
 
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
@@ -391,6 +390,12 @@ class ForwardWatch:
         }
         found = {id(p) for root in roots if id(top(root)) in tops for p in root.parameters()}
         return parameters & found or parameters
+
+    def owners(self) -> Dict[int, Any]:
+        """By id of a parameter: the module that ran and has it itself."""
+        return {
+            id(p): module for module in self.seen.values() for p in module.parameters(recurse=False)
+        }
 
     def roots(self) -> List[Any]:
         """The outermost modules whose forward ran."""

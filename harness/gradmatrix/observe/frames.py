@@ -88,6 +88,11 @@ def users(frame: Optional[FrameType]) -> Optional[FrameType]:
     return frame
 
 
+def of_user(found: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    """The first of some frames that is in a file of the user; None if none is."""
+    return next((each for each in found if each["user"]), None)
+
+
 def of_error(error: BaseException) -> List[Dict[str, Any]]:
     """The visible frames of an exception, innermost first."""
     found, at = [], error.__traceback__
@@ -96,8 +101,17 @@ def of_error(error: BaseException) -> List[Dict[str, Any]]:
             found.append({**place(at.tb_frame.f_code), "line": at.tb_lineno})
         at = at.tb_next
     found.reverse()
-    user = next((each for each in found if each["user"]), None)
+    user = of_user(found)
     return found[:KEPT] + ([user] if user is not None and user not in found[:KEPT] else [])
+
+
+def variables(error: BaseException, *, of_user: bool = False) -> Iterator[Dict[str, Any]]:
+    """The variables of the functions on the traceback of ``error``, the outermost first."""
+    at = error.__traceback__
+    while at is not None:
+        if not of_user or mine(at.tb_frame.f_code.co_filename):
+            yield at.tb_frame.f_locals
+        at = at.tb_next
 
 
 def frames(start: Optional[FrameType] = None) -> List[Dict[str, Any]]:
@@ -110,7 +124,7 @@ def frames(start: Optional[FrameType] = None) -> List[Dict[str, Any]]:
     while frame is not None and len(found) < KEPT:
         found.append({**place(frame.f_code), "line": frame.f_lineno})
         frame = visible(frame.f_back)
-    user = None if any(each["user"] for each in found) else users(frame)
+    user = None if of_user(found) else users(frame)
     if user is not None:
         found.append({**place(user.f_code), "line": user.f_lineno})
     return found

@@ -25,7 +25,7 @@ from typing import (
 from .finite import CUTTING
 from .frames import frames, here, line, plumbing
 from .source import called_in
-from .torches import MOST, PASSING, Reach, behind, follow, identity
+from .torches import MOST, PASSING, Reach, behind, children, follow, identity, kind_of
 
 if TYPE_CHECKING:
     from .frames import Lines
@@ -372,16 +372,6 @@ def cut_at_the_end(roots: Iterable[Any]) -> Tuple[List[Any], Set[int]]:
 def place(at: List[Dict[str, Any]]) -> Any:
     """The line of some frames."""
     return (at[0]["file"], at[0]["line"]) if at else None
-
-
-def kind_of(node: Any) -> str:
-    """The operation of a node, such as ``Mul``."""
-    return type(node).__name__.partition("Backward")[0]
-
-
-def children(node: Any) -> List[Any]:
-    """The nodes that come next in a backward pass."""
-    return [each for each, _ in node.next_functions if each is not None]
 
 
 def nodes_behind(roots: Iterable[Any], stop: Any = None) -> Iterator[Any]:

@@ -12,9 +12,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import source
-from .frames import frames, here, line
-from .links import kind_of
-from .torches import AVERAGED, Kept, highest_rate, identity, is_parameter, summands
+from .frames import frames, here, line, of_user
+from .torches import AVERAGED, Kept, highest_rate, identity, is_parameter, kind_of, summands
 
 if TYPE_CHECKING:
     from .frames import Lines
@@ -81,7 +80,7 @@ class NoticeWatch:
 
     def add(self, how: str, text: str, at: List[Dict[str, Any]]) -> None:
         """Keep a fact of the user's own line."""
-        user = next((each for each in at if each["user"]), None)
+        user = of_user(at)
         if user is not None:
             entry = {"how": how, "text": text, "frames": [user]}
             self._found.setdefault((how, user["file"], user["line"]), entry)

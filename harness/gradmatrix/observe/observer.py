@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 import warnings
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
@@ -708,7 +709,7 @@ class Observer:
         lists = self._or(lambda: unregistered(empty, self.tree, {}, lambda each: {id(each)}), [])
         return {
             **({"unregistered": lists} if lists else {}),
-            "spoiled": self._or(lambda: self.evidence.spoiled(str(error)), None),
+            "spoiled": self._or(lambda: self.evidence.spoiled(error), None),
             "culprit": self._or(lambda: culprit(error, forward, self._optimizers, names), None),
         }
 
@@ -744,10 +745,8 @@ class MessageWatch:
 
         def handled(logger: logging.Logger, record: logging.LogRecord) -> Any:
             if record.levelno >= logging.WARNING and not logger.disabled:
-                try:
-                    self._add(f"log:{record.name}", record.getMessage())
-                except Exception:  # the library's format string is broken
-                    self._add(f"log:{record.name}", str(record.msg))
+                with suppress(Exception):  # what it logs may be no text
+                    self._add(f"log:{record.name}", logged(record))
             return handle(logger, record)
 
         warnings.showwarning = showwarning
@@ -767,6 +766,14 @@ class MessageWatch:
     def facts(self) -> List[Dict[str, Any]]:
         """Each message once, with its count, in the order of first appearance."""
         return [{"category": c, "message": m, "count": n} for (c, m), n in self._counts.items()]
+
+
+def logged(record: logging.LogRecord) -> str:
+    """The text of a record; its format if the values do not fit that."""
+    try:
+        return record.getMessage()
+    except Exception:
+        return str(record.msg)
 
 
 def again(message: Any, category: Any) -> None:

@@ -448,8 +448,7 @@ class ParameterWatch:
             for m in self.tree.known()
             if not left.keys().isdisjoint(map(id, m._parameters.values()))
         ]
-        tops = {id(top): top for top in map(self.tree.top, owners)}
-        trees = [{id(p) for p in top.parameters()} for top in tops.values()]
+        trees = [{id(p) for p in top.parameters()} for top in self.tree.tops(owners)]
         beside = {each for tree in trees if not tree.isdisjoint(held) for each in tree & set(left)}
         return [parameter for identity, parameter in left.items() if identity in beside]
 
@@ -512,9 +511,8 @@ class ParameterWatch:
         if not self._changed.isdisjoint(held):  # of what is never to be seen, the copies tell
             changed |= copied - self.copies.compared
         everything = {**self._parameters, **held, **learning}
-        tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
-        tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
-        _, names = named(list(tops.values()))
+        tops = self.tree.tops([*self.forward.roots(), *self._loose(set(held))])
+        _, names = named(tops)
         letters = {identity: set(self._letters.get(identity, {}).values()) for identity in learning}
         self.starved = {identity for identity, kinds in letters.items() if not kinds & set("zfx")}
         self.zeroed = {
@@ -523,8 +521,8 @@ class ParameterWatch:
             if "z" in kinds and not kinds & set("fx")
         }
         order = {identity: position for position, identity in enumerate(names)}
-        ways = self._ways(list(tops.values()))
-        forgotten = self._forgotten(list(tops.values()))
+        ways = self._ways(tops)
+        forgotten = self._forgotten(tops)
         self._entries = {
             identity: {
                 "name": names.get(identity, f"parameter#{position}"),
@@ -622,11 +620,7 @@ class ParameterWatch:
 
     def nonfinite(self) -> Optional[Dict[str, Any]]:
         """The first NaN or infinity, with its module; None if everything was finite."""
-        owners = {
-            id(p): module
-            for module in self.forward.seen.values()
-            for p in module.parameters(recurse=False)
-        }
+        owners = self.forward.owners()
         order = {identity: position for position, identity in enumerate(self.forward.seen)}
         if self._broken:
             step = min(self._broken)
@@ -692,16 +686,11 @@ class ParameterWatch:
         return {**found, "frames": [*made, *found["frames"]] if len(made) == 1 else found["frames"]}
 
     def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:
-        owners = {
-            id(p): module
-            for module in self.forward.seen.values()
-            for p in module.parameters(recurse=False)
-        }
+        owners = self.forward.owners()
         owner = owners.get(id(first["owner"]), first["owner"])
         if owner is None:  # outside of all modules
             return {"module": "", "type": "", "step": first["step"], "frames": first["frames"]}
-        tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
-        names, _ = named(list(tops.values()))
+        names, _ = named(self.tree.tops(self.forward.roots()))
         kind = type(owner).__name__
         named_owner = {"module": names.get(id(owner), kind), "type": kind}
         return {**named_owner, "step": first["step"], "frames": first["frames"]}

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Set
 
 from . import source
-from .frames import line, shown, written
+from .frames import line, shown, variables, written
 from .torches import held_by
 
 if TYPE_CHECKING:
@@ -168,11 +168,3 @@ def without_parameters(error: BaseException) -> List[Any]:
     values = [value for each in variables(error) for value in list(each.values())]
     modules = {id(each): each for each in values if isinstance(each, torch.nn.Module)}
     return [each for each in modules.values() if next(each.parameters(), None) is None]
-
-
-def variables(error: BaseException) -> Iterator[Dict[str, Any]]:
-    """The variables of all functions on the traceback, the outermost first."""
-    at = error.__traceback__
-    while at is not None:
-        yield at.tb_frame.f_locals
-        at = at.tb_next

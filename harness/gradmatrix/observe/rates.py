@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from . import source
-from .frames import frames, mine, outside, place
+from .frames import frames, mine, of_user, outside, place
 from .torches import highest_rate
 
 RATE = re.compile(r"(?:^|_)(?:lr|learning_rate)$", re.IGNORECASE)
@@ -267,7 +267,7 @@ def said(built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 def set_by(at: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """The argument that sets a scheduler which a library built ``at`` these frames."""
-    user = next((frame for frame in at if frame["user"]), None)
+    user = of_user(at)
     own = [place for _, place in source.called(SCHEDULER.search)]
     if user in (None, *at[:1], *own):
         return []

@@ -91,7 +91,7 @@ class ScalerWatch:
                 scaled = original_scale(this, outputs)
             finally:
                 self.scaling = False
-            if isinstance(scaled, torch.Tensor):
+            if isinstance(scaled, torch.Tensor) and scaled.numel() == 1:
                 self._last = weakref.ref(scaled), outputs.detach()
             if not self.over:
                 self._scaling, self._divided, self._clipped = weakref.ref(this), set(), (set(), [])

@@ -33,7 +33,7 @@ from .links import LinkWatch
 from .noticed import LOGITS, NoticeWatch
 from .replaced import aside, replace, replace_all, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
-from .torches import Reach, behind, follow, identity, near, unseen
+from .torches import Reach, behind, children, follow, identity, near, unseen
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -560,7 +560,7 @@ class SeveringWatch:
             self.added.append(
                 {
                     "node": identity(result.grad_fn),
-                    "others": {identity(node) for node, _ in result.grad_fn.next_functions if node},
+                    "others": set(map(identity, children(result.grad_fn))),
                     "value": constant if number else constant.detach().clone(),
                     "number": number,
                     "frames": frames(),
@@ -595,20 +595,23 @@ class SeveringWatch:
 
     def _made(self, tensor: Any, how: str, *, of_graph: bool = False) -> None:
         if tensor.requires_grad and tensor.is_leaf and not isinstance(tensor, self._parameter):
-            self.made.append(
-                {
-                    "leaf": weakref.ref(tensor),
-                    "how": how,
-                    "frames": frames(),
-                    "module": self.running(),
-                    "of_graph": of_graph,
-                    "late": self.late,
-                    "arguments": deciding(sys._getframe(4), TO_COPY, None)[0][-1:]
-                    if self.late
-                    else [],
-                }
-            )
-            del self.made[:-KEPT]
+            self._keep_leaf(tensor, how, of_graph=of_graph)
+
+    def _keep_leaf(self, tensor: Any, how: str, *, of_graph: bool = False) -> None:
+        """Keep how a new leaf was made to require a gradient."""
+        told = deciding(sys._getframe(1), TO_COPY, None)[0] if self.late else []
+        self.made.append(
+            {
+                "leaf": weakref.ref(tensor),
+                "how": how,
+                "frames": frames(),
+                "module": self.running(),
+                "of_graph": of_graph,
+                "late": self.late,
+                "arguments": told[-1:],
+            }
+        )
+        del self.made[:-KEPT]
 
     def _requiring(  # the signature is torch's
         self,
@@ -628,19 +631,7 @@ class SeveringWatch:
                 if not value:
                     self._frozen(tensor)
             elif value and tensor.is_leaf:
-                self.made.append(
-                    {
-                        "leaf": weakref.ref(tensor),
-                        "how": name,
-                        "frames": frames(),
-                        "module": self.running(),
-                        "of_graph": False,
-                        "late": self.late,
-                        "arguments": deciding(sys._getframe(3), TO_COPY, None)[0][-1:]
-                        if self.late
-                        else [],
-                    }
-                )
+                self._keep_leaf(tensor, name)
         elif name == "grad" and value is None and tensor.grad is not None:
             self.dropped[id(tensor)] = here()
         elif name == "data" and isinstance(tensor, self._parameter):

@@ -14,7 +14,7 @@ import sys
 from functools import cache
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from .frames import mine, shown
+from .frames import mine, of_user, shown
 
 Place = Dict[str, Any]
 ASKING = ("backward", "grad", "manual_backward")
@@ -703,7 +703,7 @@ def own_method(node: Any) -> str:
 
 def unread(frames: List[Place]) -> bool:
     """Whether the user's line in ``frames`` gives a result a name that the file never reads."""
-    at = next((each for each in frames if each["user"]), None)
+    at = of_user(frames)
     path = next((each for each in files() if at is not None and shown(each) == at["file"]), None)
     if at is None or path is None:
         return False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections import deque
 from typing import (
     TYPE_CHECKING,
@@ -26,8 +25,8 @@ from typing import (
 )
 
 from . import source
-from .frames import Lines, here, line, users
-from .torches import MOST, Reach, follow, identity, is_parameter, named
+from .frames import Lines, here, line, variables
+from .torches import MOST, Reach, children, follow, identity, is_parameter, named
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
@@ -71,6 +70,17 @@ class Pass(NamedTuple):
     """It freed the graph."""
 
 
+class Again(NamedTuple):
+    """A backward pass that goes through nodes of one before."""
+
+    before: Pass
+    nodes: Set[Any]
+    """What it goes through, by identity."""
+    behind: Dict[str, Any]
+    """What is behind the nodes that both share."""
+    clock: int
+
+
 class SpoiledWatch:
     """Remembers calls that change tensors in place, steps of optimizers, and backward passes."""
 
@@ -84,7 +94,7 @@ class SpoiledWatch:
         self._passes: Deque[Pass] = deque(maxlen=PASSES_KEPT)
         self._beside: Dict[Any, Tuple[Any, Any]] = {}
         """The further outputs of modules, such as a hidden state, by the identity of their node."""
-        self._again: Optional[Dict[str, Any]] = None
+        self._again: Optional[Again] = None
 
     def changed(self, tensor: Any, how: str) -> None:
         """The operation ``how`` changed ``tensor`` in place."""
@@ -117,40 +127,14 @@ class SpoiledWatch:
         """
         again = [each for each in reversed(self._passes) if each.nodes & nodes]
         before = next((each for each in again if each.frees), again[0] if again else None)
-        self._again = None if before is None else self._shared(before, roots, nodes, held)
+        self._again = None
+        if before is not None:
+            behind = self._behind(roots, before.nodes & nodes, held)
+            self._again = Again(before, nodes, behind, self.forward.clock())
         outputs = {node: (module, at) for node, module, at in self.forward.outputs}
         outputs.update(self._beside)
         self._passes.append(Pass(nodes, outputs, here(), self.forward.clock(), frees))
         self._beside = {}
-
-    def _shared(
-        self, before: Pass, roots: List[Any], nodes: Set[Any], held: Callable[[int], bool]
-    ) -> Dict[str, Any]:
-        """What the pass from ``roots`` shares with one ``before``."""
-        shared, outputs = before.nodes & nodes, before.outputs
-        first = min(set(outputs) & before.nodes, default=None)
-        early = first is not None and max(shared) < first
-        behind = self._behind(roots, shared, held)
-        by_hand = not outputs and not behind["carried"]
-        modules = [module for module, _ in outputs.values()]
-        name = variable(shared, modules) if early or by_hand else None
-        if name is not None:  # it was made before the model ran, and not anew in each iteration
-            behind["carried"] = False
-        # A hidden state is made of what the first pass went through, but need not be among it.
-        among = nodes if behind["carried"] else shared
-        last = max((node for node in outputs if node in among), default=None)
-        if last is None and behind["carried"]:  # it was made inside of the module that ended next
-            last = min((node for node in outputs if node > max(shared)), default=None)
-        module, made = outputs.get(last, (None, None))
-        return {
-            "module": module,
-            "frames": line(made),
-            "before": line(before.at),
-            "early": early,
-            "name": name,
-            "stepped": before.clock != self.forward.clock(),
-            **behind,
-        }
 
     def _behind(
         self, roots: List[Any], shared: Set[Any], held: Callable[[int], bool]
@@ -173,9 +157,8 @@ class SpoiledWatch:
             elif not node.next_functions:
                 follow(node, anew)
             else:
-                waiting += [each for each, _ in node.next_functions if each is not None]
-        tops = {id(top): top for top in map(self.forward.tree.top, self.forward.roots())}
-        _, names = named(list(tops.values()))
+                waiting += children(node)
+        _, names = named(self.forward.tree.tops(self.forward.roots()))
         learned = {i for i, leaf in found.leaves.items() if is_parameter(leaf) or held(i)}
         data = [leaf for i, leaf in found.leaves.items() if i not in learned]
         again = learned & set(anew.leaves)
@@ -193,10 +176,12 @@ class SpoiledWatch:
         self._beside.clear()
         self._again = None
 
-    def of(self, message: str) -> Optional[Dict[str, Any]]:
-        """What explains an exception with this message; None if it is about something else."""
+    def of(self, error: BaseException) -> Optional[Dict[str, Any]]:
+        """What explains an exception; None if it is about something else."""
+        message = str(error)
+        again = None if self._again is None else shared(self._again, error)
         if FREED.search(message):
-            found = self._again or {"module": None, "frames": [], "before": [], "name": None}
+            found = again or {"module": None, "frames": [], "before": [], "name": None}
             made = source.assigns(found["name"]) if found["name"] else []
             return {**found, "how": "freed", "tensor": "", "frames": found["frames"] or made}
         match = CHANGED.search(message)
@@ -215,28 +200,49 @@ class SpoiledWatch:
         for how, _, _, at in [*(each for each in later if shape in each[1]), *alike]:
             return {**known, "how": OPERATORS.get(how, how), "frames": line(at)}
         at = self._steps.get(tuple(shape)) or self._steps.get(tuple(reversed(shape)))
-        again = self._again if at is not None else None
-        if again is not None and again["carried"]:
+        if at is not None and again is not None and again["carried"]:
             known.update(carried=True, module=again["module"], before=again["frames"])
         return {**known, "how": "step" if at is not None else "", "frames": line(at)}
 
 
-def variable(shared: Set[Any], modules: Iterable[Any]) -> Optional[str]:
-    """The variable whose tensor has the last ``shared`` node.
+def shared(again: Again, error: BaseException) -> Dict[str, Any]:
+    """What a backward pass shares with one before; ``error`` was raised in it."""
+    both, outputs = again.before.nodes & again.nodes, again.before.outputs
+    behind = dict(again.behind)
+    first = min(set(outputs) & again.before.nodes, default=None)
+    early = first is not None and max(both) < first
+    by_hand = not outputs and not behind["carried"]
+    modules = [module for module, _ in outputs.values()]
+    name = variable(both, modules, error) if early or by_hand else None
+    if name is not None:  # it was made before the model ran, and not anew in each iteration
+        behind["carried"] = False
+    # A hidden state is made of what the first pass went through, but need not be among it.
+    among = again.nodes if behind["carried"] else both
+    last = max((node for node in outputs if node in among), default=None)
+    if last is None and behind["carried"]:  # it was made inside of the module that ended next
+        last = min((node for node in outputs if node > max(both)), default=None)
+    module, made = outputs.get(last, (None, None))
+    return {
+        "module": module,
+        "frames": line(made),
+        "before": line(again.before.at),
+        "early": early,
+        "name": name,
+        "stepped": again.before.clock != again.clock,
+        **behind,
+    }
 
-    It is one of the user's code that is running, or an attribute of one of the ``modules``.
+
+def variable(nodes: Set[Any], modules: Iterable[Any], error: BaseException) -> Optional[str]:
+    """The variable whose tensor has the last of ``nodes``.
+
+    It is one of the user's functions in which the ``error`` was raised, or an attribute of one of
+    the ``modules``.
     """
-    frame = users(sys._getframe(1))
     known: Dict[int, str] = {}
-    while frame is not None:
-        for name, value in list(frame.f_locals.items()):
+    for values in (*list(variables(error, of_user=True))[::-1], *map(vars, modules)):
+        for name, value in list(values.items()):
             node = getattr(value, "grad_fn", None)
             if node is not None:
                 known.setdefault(identity(node), name)
-        frame = users(frame.f_back)
-    for module in modules:
-        for name, value in vars(module).items():
-            node = getattr(value, "grad_fn", None)
-            if node is not None:
-                known.setdefault(identity(node), name)
-    return known.get(max(shared & known.keys(), default=-1))
+    return known.get(max(nodes & known.keys(), default=-1))

@@ -117,13 +117,16 @@ class ModuleTree:
         """The parents that still have ``module`` as a child, newest first."""
         _, references = self._parents.get(id(module), (None, []))
         parents = [reference() for reference in reversed(references)]
-        return [
-            p for p in parents if p is not None and any(child is module for child in p.children())
-        ]
+        living = [parent for parent in parents if parent is not None]
+        return [p for p in living if any(each is module for each in p._modules.values())]
 
     def loose(self) -> List[Any]:
         """Every outermost module that is alive, as far as its parts were followed."""
-        return list({id(top): top for top in map(self.top, self.known())}.values())
+        return self.tops(self.known())
+
+    def tops(self, modules: Iterable[Any]) -> List[Any]:
+        """The outermost modules that contain ``modules``, each once."""
+        return list({id(top): top for top in map(self.top, modules)}.values())
 
     def _parents_of(self, module: Any) -> List[Any]:
         identity = id(module)
@@ -421,6 +424,16 @@ def identity(node: Any) -> int:
     return int(node.metadata.setdefault("gradmatrix", next(_numbers)))
 
 
+def kind_of(node: Any) -> str:
+    """The operation of a node, such as ``Mul``."""
+    return type(node).__name__.partition("Backward")[0]
+
+
+def children(node: Any) -> List[Any]:
+    """The nodes that come next in a backward pass."""
+    return [each for each, _ in node.next_functions if each is not None]
+
+
 def reach(roots: Iterable[Any]) -> Reach:
     """What a backward pass from the tensors ``roots`` reaches."""
     found = Reach()
@@ -459,8 +472,7 @@ def summands(roots: Iterable[Any], through: Tuple[str, ...] = (*SUMS, *PASSING))
         if identity(node) in found:
             continue
         found.add(identity(node))
-        following = [each for each, _ in node.next_functions if each is not None]
-        kind = type(node).__name__.partition("Backward")[0]
+        kind, following = kind_of(node), children(node)
         if kind in through or (kind in MULTIPLES and len(following) == 1):
             waiting += following
     return found
@@ -472,7 +484,7 @@ def near(start: Any) -> Set[int]:
     for node in waiting:
         found.add(identity(node))
         if len(waiting) < NEAR:
-            waiting += [each for each, _ in node.next_functions if each is not None]
+            waiting += children(node)
     return found
 
 
@@ -511,7 +523,7 @@ def follow(start: Any, found: Reach, known: Optional[Dict[int, Reach]] = None) -
             if hasattr(node, "_forward_cls"):
                 found.functions.append(node)
             found.checkpointed |= "Checkpoint" in type(node).__name__
-            waiting += [following for following, _ in node.next_functions if following is not None]
+            waiting += children(node)
     return found
 
 

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import source
-from .frames import shown
+from .frames import of_user, shown
 
 NAMED = ("named_parameters", "named_modules", "named_children")
 METHODS = {"startswith", "endswith", "split", "lower", "strip", "search", "match", "fullmatch"}
@@ -34,7 +34,7 @@ def unmatched(frames: List[Dict[str, Any]], tops: List[Any]) -> Optional[Dict[st
         frames: what froze the last parameters.
         tops: the outermost modules that ran.
     """
-    froze = next((each for each in frames if each["user"]), None)
+    froze = of_user(frames)
     path = next((each for each in source.files() if froze and shown(each) == froze["file"]), None)
     if froze is None or path is None:
         return None
