@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gradmatrix.core.outcomes import NONFINITE_LOSS, TRAINS, UNSEEN, Outcome
-from gradmatrix.core.text import counted, few
+from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
+from gradmatrix.judge.wording import MOST_NAMES, quote_few, users_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 ADAPTER = re.compile(r"\.lora_\w+\.(\w+)(?:\.weight)?$")
 """A parameter of a LoRA adapter of PEFT, and the adapter's name."""
-MOST_NAMES = 3
 COMPARED = 2
 """A value is compared if the gradient was asked for so often."""
 ROUNDED = 1e-6
@@ -110,7 +110,7 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         by = name_operation(read.how)
         remarks[last] += f"; what was computed of it is only read, by {by} at {at}"
     remarks += [
-        f"{few([f'`{name}`' for name in each.names], MOST_NAMES)}: the gradient was exactly zero"
+        f"{quote_few(each.names)}: the gradient was exactly zero"
         f" whenever it was looked at in the last {counted(each.steps, 'step')} of"
         f" {each.optimizer}, and not at first; a layer may have died"
         for each in seen.dead
@@ -137,9 +137,9 @@ def say(why: str, parameters: Sequence[Parameter]) -> str:
     if why == ASLEEP:
         why += to_activate(parameters)
     if len(parameters) <= MOST_NAMES:
-        return f"{few([f'`{p.name}`' for p in parameters], MOST_NAMES)}: {why}"
-    owners = list(dict.fromkeys(f"`{p.module or p.name}`" for p in parameters))
-    return f"{few(owners, MOST_NAMES)} ({counted(len(parameters), 'parameter tensor')}): {why}"
+        return f"{quote_few([p.name for p in parameters])}: {why}"
+    owners = list(dict.fromkeys(p.module or p.name for p in parameters))
+    return f"{quote_few(owners)} ({counted(len(parameters), 'parameter tensor')}): {why}"
 
 
 def to_activate(parameters: Sequence[Parameter]) -> str:
@@ -197,7 +197,7 @@ def say_for_inference(froze: Froze) -> str:
 
 def say_frozen_beside(froze: FrozenBeside) -> str:
     """A sentence about something that is frozen beside what learns."""
-    at = next((frame for frame in froze.frames if frame.user), None)
+    at = users_frame(froze.frames)
     where = f" at {at.file}:{at.line}" if at is not None else ""
     name = f"`{froze.modules[0]}`"
     if froze.kind == "layer":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Sign = Callable[[Observation], "Diagnosis | None"]
 
 
-MOST_MODULES = 3
+MOST_NAMES = 3
 
 
 class Diagnosis(Frozen, frozen=True):
@@ -109,7 +109,7 @@ def say_where(at: Frame | None, how: str) -> str:
 
 def quote_few(names: Iterable[str]) -> str:
     """The first few names, each in quotes, and how many more there are."""
-    return few([f"`{name}`" for name in names], MOST_MODULES)
+    return few([f"`{name}`" for name in names], MOST_NAMES)
 
 
 def name_module(module: str | None, kind: str | None) -> str:

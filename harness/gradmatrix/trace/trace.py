@@ -25,7 +25,7 @@ from gradmatrix.judge.learning import group_by_learning
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
 from gradmatrix.judge.versions import remedy_near
-from gradmatrix.judge.wording import Diagnosis, format_frame, innermost_frame
+from gradmatrix.judge.wording import Diagnosis, format_frame, innermost_frame, users_frame
 from gradmatrix.trace.running import AUDIT, start
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def interruption(seen: Observation | None, stopped: Raised | None) -> str:
         last = max(passed)
         if last >= 0:
             parts.append(passed[last])
-    frame = next((each for each in stopped.frames if each.user), None) if stopped else None
+    frame = users_frame(stopped.frames) if stopped else None
     parts += [f"at {format_frame(frame)}"] if frame else []
     return f"{', '.join(parts)}: nothing was judged"
 

@@ -10,7 +10,7 @@ from gradmatrix.core.text import counted
 from gradmatrix.judge.causes import Cause
 from gradmatrix.judge.verdict import gradient_status
 from gradmatrix.judge.wording import (
-    MOST_MODULES,
+    MOST_NAMES,
     Diagnosis,
     begin,
     format_frame,
@@ -94,8 +94,8 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(known.frames)
     count = sum(froze.parameters for froze in seen.frozen)
     lines = [f"Nothing can learn: all {count} parameter tensors of what ran are frozen."]
-    modules = ", ".join(f"`{name}`" for name in known.modules[:MOST_MODULES])
-    more = " and others" if len(known.modules) > MOST_MODULES else ""
+    modules = ", ".join(f"`{name}`" for name in known.modules[:MOST_NAMES])
+    more = " and others" if len(known.modules) > MOST_NAMES else ""
     if at is not None:
         lines.append(
             f"The last of them were frozen at {format_frame(at)}: parameters of {modules}{more}."

@@ -13,7 +13,7 @@ from gradmatrix.judge.signs.frozen import advice_against
 from gradmatrix.judge.signs.lost import HIDING, NOT_SEVERED, SWITCHES
 from gradmatrix.judge.verdict import best_step, some_names
 from gradmatrix.judge.wording import (
-    MOST_MODULES,
+    MOST_NAMES,
     Diagnosis,
     begin,
     format_frame,
@@ -78,7 +78,7 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
     beside = [f"`{e.attribute}`" for e in seen.unregistered if e.module == found.module]
     beside.remove(f"`{found.attribute}`")
     are = "is" if len(beside) == 1 else "are"
-    more = [f"{few(beside, MOST_MODULES)} of {name} {are} not registered either."] if beside else []
+    more = [f"{few(beside, MOST_NAMES)} of {name} {are} not registered either."] if beside else []
     advice = f"Make `{found.attribute}` an {fitting}: then parameters() has it."
     if fitting == "nn.Parameter":
         advice = (
@@ -184,7 +184,7 @@ def missed(seen: Observation) -> Diagnosis | None:
     if seen.missed is None or not seen.missed.modules:
         return None
     at = innermost_frame(seen.missed.frames)
-    modules = ", ".join(f"`{name}`" for name in seen.missed.modules[:MOST_MODULES])
+    modules = ", ".join(f"`{name}`" for name in seen.missed.modules[:MOST_NAMES])
     line = (
         f"Nothing that {seen.missed.optimizer} holds got a gradient, but {modules} did, and no"
         f" optimizer moves that{say_where(at, 'it is built at')}."

@@ -16,7 +16,7 @@ from gradmatrix.judge.learning import say_what_learns
 from gradmatrix.judge.remarks import name_operation, steps_for_nothing
 from gradmatrix.judge.verdict import best_step, some_names
 from gradmatrix.judge.wording import (
-    MOST_MODULES,
+    MOST_NAMES,
     Diagnosis,
     begin,
     find_starving,
@@ -386,7 +386,7 @@ def gap(seen: Observation) -> Diagnosis | None:
 
 def use_or_freeze(names: Sequence[str]) -> str:
     """What to do about modules that the loss does not use."""
-    each = few(names, MOST_MODULES)
+    each = few(names, MOST_NAMES)
     return (
         f"Use the output of {each} in the loss. What should not learn, freeze:"
         " requires_grad_(False) of the module."
