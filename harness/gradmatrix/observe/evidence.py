@@ -265,8 +265,9 @@ class Evidence:
     def _held_twice(self) -> Set[int]:
         """Ids of all parameters that one optimizer holds, if another one holds these too."""
         held = [set(map(id, each)) for each in self.held()] if self.several else []
-        twice = (ids for ids in held if ids and sum(ids <= other for other in held) > 1)
-        return next(twice, set())
+        counts = Counter(each for ids in held for each in ids)
+        candidates = [ids for ids in held if ids and all(counts[each] > 1 for each in ids)]
+        return next((ids for ids in candidates if sum(ids <= other for other in held) > 1), set())
 
     def _look_upstream(self, roots: List[Any], found: Reach) -> None:
         """Keep what no optimizer holds if two of them hold the same: one may have got the wrong.
