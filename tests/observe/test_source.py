@@ -6,9 +6,11 @@ import ast
 import warnings
 from typing import TYPE_CHECKING
 
+import packaging.version
 import pytest
 
 from gradmatrix.observe import source
+from gradmatrix.observe.frames import shown
 from gradmatrix.observe.observer import MessageWatch
 from gradmatrix.observe.torches import used_up
 
@@ -74,6 +76,14 @@ class Endless:
 
     def __next__(self) -> int:
         raise StopIteration
+
+
+def test_the_names_in_a_line_of_a_library_are_read() -> None:
+    """The line is looked up by the short path of a frame."""
+    line = packaging.version.parse.__code__.co_firstlineno
+    at = {"file": shown(packaging.version.__file__), "line": line}
+    assert {"parse", "version", "str"} <= source.words_at(at)
+    assert source.words_at({"file": "no/such/module.py", "line": 1}) == set()
 
 
 def test_an_iterator_is_followed_to_what_it_goes_through() -> None:

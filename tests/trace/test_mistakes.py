@@ -151,3 +151,33 @@ def test_a_plateau_and_a_decoupled_weight_decay_have_no_remark(
 ) -> None:
     """The value was better than the first before the rate was lowered, or got worse again."""
     assert () == found["healthy_plateau_of_its_mode"].remarks
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "healthy_clipped_for_two",
+        "healthy_one_optimizer_scheduled",
+        "healthy_targets_within_a_sigmoid",
+        "healthy_value_without_a_graph",
+    ],
+)
+def test_what_only_looks_like_a_mistake_has_no_remark(found: dict[str, Finding], name: str) -> None:
+    """Each of these is next to a script that has one."""
+    assert () == found[name].remarks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["healthy_end_token_learned", "healthy_new_tokens_saved"])
+def test_what_only_looks_like_a_mistake_in_the_use_of_a_library_has_no_remark(
+    found_in_libraries: dict[str, Finding], name: str
+) -> None:
+    """Each of these is next to a script that has one, too."""
+    assert () == found_in_libraries[name].remarks
+
+
+def test_what_a_diagnosis_says_of_optimizers_is_not_said_again(found: dict[str, Finding]) -> None:
+    """Parameters in no optimizer are a note only if nothing explains them."""
+    said = report(found["given_twice_in_a_group"])
+    assert any("No optimizer holds those of `b`" in each for each in said)
+    assert not any(each.startswith("note:") for each in said)

@@ -288,7 +288,7 @@ class Unheld(Frozen, frozen=True):
     """Where the script makes deep copies, if something does not learn."""
     same: tuple[Frame, ...] = ()
     """Where two optimizers were built that hold the same parameters, if the loss of one of them,
-    the first, trains what no optimizer holds."""
+    the first, trains what no optimizer holds; or one that holds some twice in a group."""
 
 
 class Froze(Frozen, frozen=True):
@@ -306,9 +306,9 @@ class Froze(Frozen, frozen=True):
 class FrozenBeside(Froze, frozen=True, kw_only=True):
     """What is frozen beside something that learns, perhaps on purpose."""
 
-    kind: Literal["layer", "all-but-norms"]
-    """A "layer" that the script added to a model, and PEFT froze; or all but the layers of
-    normalisation."""
+    kind: Literal["layer", "tokens", "all-but-norms"]
+    """A "layer" that the script added to a model, or embeddings of "tokens" that it resized, which
+    PEFT froze; or all but the layers of normalisation."""
 
 
 class Written(Frozen, frozen=True):

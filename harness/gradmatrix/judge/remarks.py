@@ -22,11 +22,12 @@ from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
 from gradmatrix.judge.wording import MOST_NAMES, quote_few, users_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gradmatrix.core.observation import (
         Built,
         ConstantPart,
+        Faded,
         Froze,
         FrozenBeside,
         Observation,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 ADAPTER = re.compile(r"\.lora_\w+\.(\w+)(?:\.weight)?$")
 """A parameter of a LoRA adapter of PEFT, and the adapter's name."""
+PARAMETRIZED = ".parametrizations"
+"""Torch keeps what a parametrization computes a weight from in a module of this name."""
 COMPARED = 2
 """A value is compared if the gradient was asked for so often."""
 ROUNDED = 1e-6
@@ -114,7 +117,7 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         f" whenever it was looked at in the last {counted(each.steps, 'step')} of"
         f" {each.optimizer}, and not at first; a layer may have died"
         for each in seen.dead
-        if seen.faded is None or seen.faded.how != "zero"
+        if (seen.faded is None or seen.faded.how != "zero") and not cancelled(each, excused)
     ]
     remarks += [say_without_grad(each) for each in seen.parts_without_grad]
     remarks += say_still(seen)
@@ -130,6 +133,12 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))
     return (replace(seen, parameters=kept) if names else seen), tuple(remarks)
+
+
+def cancelled(dead: Faded, excused: Mapping[str, Sequence[Parameter]]) -> bool:
+    """Whether a remark already says of all these parameters that their gradient cancels."""
+    names = [p.name for why in (CANCELS, ROUNDED_OFF) for p in excused.get(why, ())]
+    return all(any(f".{name}".endswith(f".{each}") for name in names) for each in dead.names)
 
 
 def say(why: str, parameters: Sequence[Parameter]) -> str:
@@ -205,6 +214,12 @@ def say_frozen_beside(froze: FrozenBeside) -> str:
             f"{name}: get_peft_model froze this layer of the script's own class{where}."
             " If it should learn too, name it in modules_to_save of the adapter's configuration"
         )
+    if froze.kind == "tokens":
+        return (
+            f"{name}: the script resized these embeddings{where}, and get_peft_model froze them. If"
+            " tokens were added, these keep random embeddings: name the embeddings and the lm_head"
+            " in modules_to_save of the adapter's configuration, or give it trainable_token_indices"
+        )
     return (
         f"only layers of normalisation learn: {counted(froze.parameters, 'parameter')} of the"
         f" rest, {name} first, are frozen{where}"
@@ -258,6 +273,12 @@ def same(pair: tuple[str, str]) -> bool:
     return pair[0] == pair[1]
 
 
+def are_of_a_layer(one: Parameter, other: Parameter) -> bool:
+    """Whether both are parameters of one layer, also if a parametrization computes one of them."""
+    first, second = ((each.module or "").partition(PARAMETRIZED)[0] for each in (one, other))
+    return one.module is not None and other.module is not None and first == second
+
+
 def cancels(parameter: Parameter, seen: Observation) -> bool:
     """A gradient that is exactly zero while another one of its layer is not.
 
@@ -265,7 +286,7 @@ def cancels(parameter: Parameter, seen: Observation) -> bool:
     parameter that a hook silences. Not a dead layer, nor a layer whose input is all zeros.
     """
     hooked = any(hook.parameter in {parameter.name, ""} for hook in seen.hooks)
-    beside = [p for p in seen.parameters if p.module == parameter.module and best_step(p) == "f"]
+    beside = [p for p in seen.parameters if are_of_a_layer(p, parameter) and best_step(p) == "f"]
     as_large = any(min(2, len(p.shape)) >= min(2, len(parameter.shape)) for p in beside)
     return best_step(parameter) == "z" and as_large and not hooked
 
@@ -282,7 +303,7 @@ def rounded(parameter: Parameter, seen: Observation) -> bool:
         and len(parameter.shape) <= 1
         and not any(hook.parameter in {parameter.name, ""} for hook in seen.hooks)
         and any(
-            p.module == parameter.module
+            are_of_a_layer(p, parameter)
             and p.changed
             and best_step(p) == "f"
             and p.learning_rate == parameter.learning_rate
@@ -351,6 +372,8 @@ NOTICED = {
     " it once more, so its gradients are small. Give it the values before the softmax",
     "nll_loss": "nll_loss at {1} gets the output of a softmax, but wants logarithms: give it the"
     " output of log_softmax, or use cross_entropy with the values before the softmax",
+    "kl_div": "kl_div at {1} gets the output of a softmax, but wants logarithms of probabilities as"
+    " its first argument: give it the output of log_softmax",
     "binary_cross_entropy_with_logits": "binary_cross_entropy_with_logits (BCEWithLogitsLoss) at"
     " {1} gets the output of a sigmoid, and takes a sigmoid of it once more, so its gradients are"
     " small. Give it the values before the sigmoid",
@@ -360,12 +383,25 @@ NOTICED = {
     " the data become less likely. Put a minus before it",
     "norm": "{0} normalises each value alone, run at {1}: its output does not depend on its input,"
     " so what comes before it cannot learn. Normalise over several values",
+    "range": "{0} at {1} are not, so it can never reach them. Leave this last operation out, or"
+    " bring the targets into its range",
+    "constant": "nothing that {0} gets at {1} has a graph, and what it gives is added to the loss:"
+    " this part trains nothing. Look which tensors it gets",
+    "own": "load_state_dict at {1} gets the module's own values, and changes nothing: state_dict()"
+    " gives references. Is it the same module under two names, or a state of an earlier time? For a"
+    " copy, use copy.deepcopy",
     "state": "load_state_dict(strict=False) at {1} loaded nothing: none of the {0} keys is a name"
     " in the module. Compare them: a wrapper such as DataParallel adds a prefix",
     "rate": "`{0} = …` at {1} has no effect: an optimizer reads the learning rate of its groups."
     ' Set group["lr"] for each group in optimizer.param_groups',
-    "clip": "clipping at {1} never found a gradient, so it limits nothing. Call it between backward"
-    " and the optimizer's step",
+    "clip": "clipping at {1} never found a new gradient, so it limits nothing. Call it between"
+    " backward and the optimizer's step",
+    "shifted": "the labels that {0} gets at {1} are already those of the next token. Its forward"
+    " shifts them once more, so it learns the token after the next: give it labels that are equal"
+    " to input_ids",
+    "end": "every end token that {0} got at {1} is left out of the loss, so the model does not"
+    " learn to stop. If a collator ignores the token that pads, pad with another one than the end"
+    " token",
     "cleared": "the gradients of {0} backward passes before a step are cleared before an optimizer"
     " uses them, at {1}. To accumulate gradients, clear them only after a step",
     "compared": "{0} at {1}, so it compares each prediction with each target, and the model learns"
@@ -374,6 +410,10 @@ NOTICED = {
     " {1} was not undone. Call train() before training goes on",
     "low": "the scheduler that was set at {1} kept the learning rate below 1 % of the optimizer's"
     " own, at about {0}: the run ended before its warm-up did, or its factors are too small",
+    "weak": "in the last {0} steps the learning rate was below 1/1000 of its highest, by the"
+    " scheduler that was set at {1}. Does it count epochs, and is stepped for each batch?",
+    "doubled": "the {0} that was built at {1} changes an optimizer that another one changes as"
+    " often, while another optimizer has no scheduler. Give each scheduler its own optimizer",
     "plateau_min": 'the value that ReduceLROnPlateau at {1} gets (mode="min") rose {0}. If higher'
     ' is better, use mode="max"',
     "plateau_max": 'the value that ReduceLROnPlateau at {1} gets (mode="max") fell {0}. If it is a'
@@ -396,13 +436,15 @@ SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "ra
 """What takes only the shape of a tensor."""
 ASLEEP = "its module was not called, or got an empty input, in the steps that were checked"
 UNUSED = "the loss does not use its output"
+CANCELS = "its gradient is exactly zero, but the rest of its layer gets one"
+ROUNDED_OFF = "its gradient is 0 up to rounding, but the rest of its layer learns"
 HIDDEN = "it gets no gradient, and how it runs was not seen; a run without torch.compile shows it"
 RULES: dict[str, Rule] = {
     ASLEEP: asleep,
     "no optimizer holds it, and the loss does not use it": nobodys,
     "runs without gradients, and its values are copied from elsewhere": follows,
-    "its gradient is exactly zero, but the rest of its layer gets one": cancels,
-    "its gradient is 0 up to rounding, but the rest of its layer learns": rounded,
+    CANCELS: cancels,
+    ROUNDED_OFF: rounded,
     "the script makes it anew in each step, and no gradient reaches it": remade,
     HIDDEN: hidden,
     UNUSED: idle,

@@ -37,9 +37,16 @@ class Birth:
     def __init__(self, parameter: Any, how: str, made: Made, owner: Any, within: Any) -> None:
         self.reference = weakref.ref(parameter)
         self.how = how
-        self.at, self.calls = made
+        self.at, calls = made
+        self.calls = calls if how == "made" else ()
+        self.copying = calls[:1] if how == "copied" else ()
+        """The innermost of these lines, if it makes a copy."""
         self.type = type(owner).__name__
         self.within = within
+
+    def place(self) -> Optional[Lines]:
+        """The line that assigns it to an attribute, else the one that led to it."""
+        return placed(self.calls) or self.at
 
     def is_gone(self) -> bool:
         """Whether the module around it does not have it any more."""
@@ -111,8 +118,7 @@ class BirthWatch:
         known = self._born.get(id(parameter))
         if len(self._born) < KEPT and (known is None or known.reference() is not parameter):
             at, calls = self._line() if within is None else (here(), ())
-            made = at, calls if how == "made" else ()
-            self._born[id(parameter)] = Birth(parameter, how, made, owner, within)
+            self._born[id(parameter)] = Birth(parameter, how, (at, calls), owner, within)
 
     def reached(self, leaves: Dict[int, Any]) -> None:
         """A backward pass reaches ``leaves``, by id."""
@@ -142,7 +148,7 @@ class BirthWatch:
         """Where the last parameter was made that has a gradient now."""
         living = [(birth, birth.reference()) for birth in self._born.values()]
         with_one = [birth for birth, each in living if each is not None and each.grad is not None]
-        return line(placed(with_one[-1].calls) or with_one[-1].at) if with_one else []
+        return line(with_one[-1].place()) if with_one else []
 
     def inside(
         self, held: Set[int], named: Callable[[List[Any]], List[str]]
@@ -174,12 +180,16 @@ class BirthWatch:
         lines: Dict[Any, int] = {}
         for identity, birth in self._born.items():
             if birth.reference() is not None and identity in loose:
-                known = birth.how, placed(birth.calls) or birth.at
+                known = birth.how, birth.place(), birth.copying
                 lines[known] = lines.get(known, 0) + 1
         ordered = sorted(lines.items(), key=lambda item: -item[1])
         return [
-            {"how": how, "parameters": count, "frames": line(at)}
-            for (how, at), count in ordered[:4]
+            {
+                "how": how,
+                "parameters": count,
+                "frames": [*line(at), *line(copying)],
+            }
+            for (how, at, copying), count in ordered[:4]
         ]
 
 

@@ -22,6 +22,7 @@ from .frozen import (
     for_inference,
     frozen_by_line,
     learns,
+    resized,
     shared,
     unloaded,
 )
@@ -849,9 +850,10 @@ class Evidence:
         return {name: parts[:SHOWN] for name, parts in found.items()}
 
     def _frozen_beside(self, modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
-        """What is frozen beside something that learns: a layer, or all but normalisation."""
+        """What is frozen beside something that learns: a layer, tokens, all but norms."""
         layers = beside_adapters(modules, self.forward.severing, names)
-        return [{**each, "kind": "layer"} for each in layers] or [
+        tokens = [{**each, "kind": "tokens"} for each in resized(modules, names)]
+        return [*({**each, "kind": "layer"} for each in layers), *tokens] or [
             {**each, "kind": "all-but-norms"} for each in self._all_but_norms(modules, names)
         ]
 

@@ -160,6 +160,18 @@ def beside_adapters(
     return []
 
 
+def resized(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
+    """The embeddings of tokens that the script resized, if PEFT froze them with the rest."""
+    for wrapper, _ in wrappers(modules):
+        embedding = getattr(wrapper, "get_input_embeddings", lambda: None)()
+        if embedding is None or learns(embedding) or not learns(wrapper):
+            continue
+        for _, at in source.called("resize_token_embeddings".__eq__)[-1:]:
+            found = {"modules": [title(embedding, names)["module"]], "parameters": 1}
+            return [{**found, "frames": [at], "arguments": []}]
+    return []
+
+
 def adapted(
     modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
 ) -> Optional[Dict[str, Any]]:

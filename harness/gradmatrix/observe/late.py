@@ -43,6 +43,8 @@ FURTHER = 1.5
 """The next look is at so many times the step of the last one."""
 TINY = 1e-8
 """A learning rate that is so small beside the highest one changes nothing."""
+SMALL = 1e-3
+"""One that is so small beside it changes hardly anything."""
 
 
 class LateWatch:
@@ -60,6 +62,8 @@ class LateWatch:
         self.tree = tree
         self.made_by: Callable[[Any], List[Dict[str, Any]]] = lambda _optimizer: []
         """What sets the learning rate of an optimizer, and where it was built."""
+        self.scheduled: Callable[[Any], List[Dict[str, Any]]] = lambda _optimizer: []
+        """The user's line that set the scheduler of an optimizer; empty if it has none."""
         self.built_at: Callable[[Any], List[Dict[str, Any]]] = lambda _optimizer: []
         """Where an optimizer was built."""
         self.audited: Callable[[Any], bool] = bool
@@ -67,7 +71,10 @@ class LateWatch:
         self.steps = 0
         self._top: Dict[int, float] = {}
         """The highest learning rate of each optimizer, by id."""
+        # The last steps if their learning rate changes nothing (``_low``) or hardly anything: how
+        # many there are, and what set it.
         self._low: Optional[Dict[str, Any]] = None
+        self._weak: Optional[Dict[str, Any]] = None
         self._empty: Optional[Dict[str, Any]] = None
         self._looks: Dict[int, Dict[str, Any]] = {}
         """By id of the optimizer: its steps, the step of the next look, and what the looks found
@@ -113,6 +120,11 @@ class LateWatch:
             self._look(optimizer)
         rate = highest_rate(optimizer)
         top = self._top[id(optimizer)] = max(self._top.get(id(optimizer), 0.0), rate or 0.0)
+        if rate is None or rate > SMALL * top:
+            self._weak = None
+        else:
+            self._weak = self._weak or {"steps": 0, "frames": self.scheduled(optimizer)}
+            self._weak["steps"] += 1
         if rate is None or rate > TINY * top:
             self._low = None
         else:
@@ -186,6 +198,14 @@ class LateWatch:
         """Where the script calls ``eval``, if a module is trained in evaluation mode since then."""
         at = [place for _, place in source.called("eval".__eq__)] if self._evaluating else []
         return [{"how": "mode", "text": str(self._evaluating), "frames": at[:1]}] if at else []
+
+    def weak(self) -> List[Dict[str, Any]]:
+        """Where a scheduler was set that made the learning rate small half of the run long."""
+        weak = self._weak if self._low is None else None
+        if weak is None or not weak["frames"] or weak["steps"] < max(ENOUGH, self.steps / 2):
+            return []
+        text = f"{weak['steps']} of {self.steps}"
+        return [{"how": "weak", "text": text, "frames": weak["frames"]}]
 
     def _look_for_loose(self, optimizer: Any, seen: Dict[str, Any]) -> None:
         """Find what was frozen at first, gets gradients now, and neither changes nor is held."""

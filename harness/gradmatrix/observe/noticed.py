@@ -1,21 +1,36 @@
 """What a call did not do, although it raised nothing: it becomes a remark.
 
-A loss that takes a softmax of a softmax, or compares every prediction with every target; clipping
-that finds no gradients, gradients that are cleared unused, a state none of whose keys fits, a
+A loss that takes a softmax of a softmax, that compares every prediction with every target, or whose
+targets the model cannot reach; a part of a loss that trains nothing; clipping that finds no
+gradients, gradients that are cleared unused, a state none of whose keys fits, a
 normalisation of single values, a learning rate under a name that nobody reads. Also a weight decay
 that leaves the weights nothing to learn.
 """
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+import contextlib
+import math
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import source
-from .frames import frames, here, line, of_user
-from .torches import AVERAGED, Kept, highest_rate, identity, is_parameter, kind_of, summands
+from .frames import frames, here, line, mine, of_user
+from .torches import (
+    AVERAGED,
+    Kept,
+    held_by,
+    highest_rate,
+    identity,
+    is_parameter,
+    kind_of,
+    summands,
+    transformed,
+)
 
 if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
     from .frames import Lines
 
 SHOWN = 4
@@ -29,8 +44,25 @@ SHAPES = (
 )
 """Operations that give the same values, or some of them."""
 LOGITS = "binary_cross_entropy_with_logits"
-PROBABILITIES = (("Softmax", "cross_entropy"), ("Softmax", "nll_loss"), ("Sigmoid", LOGITS))
+LANGUAGE = ("ForCausalLM", "LMHeadModel")
+"""What the names of transformers' language models end with."""
+IGNORED = -100
+DIVERGENCE = "kl_div"
+PROBABILITIES = (
+    *(("Softmax", loss) for loss in ("cross_entropy", "nll_loss", DIVERGENCE)),
+    ("Sigmoid", LOGITS),
+)
 """Operations that give probabilities, and losses that want something else."""
+RANGES = {
+    "Relu": ("relu", 0.0, math.inf),
+    "Sigmoid": ("sigmoid", 0.0, 1.0),
+    "Tanh": ("tanh", -1.0, 1.0),
+    "Softplus": ("softplus", 0.0, math.inf),
+}
+"""Operations whose results have bounds: the name, the least and the greatest value."""
+OUTSIDE = 0.1
+"""So large a part of the targets outside of these bounds is no rounding and no noise."""
+SLIGHT = 1e-3
 UNSIGNED = 2**64
 """What torch adds to the negative number of a dimension."""
 NORMS = ("GroupNorm", "LayerNorm", "RMSNorm")
@@ -65,9 +97,18 @@ class NoticeWatch:
         self._clips = 0
         self._clipped: Optional[List[Dict[str, Any]]] = None
         """Where gradients were first clipped, until a call finds a gradient."""
+        self._used: Set[int] = set()
+        """Ids of the parameters that were stepped since the last backward pass."""
         self._differences: Dict[int, Any] = {}
         """Differences of each of n values and each of n others: by identity of the node, the text
         and the line."""
+        self._end: Optional[Tuple[Any, ...]] = None
+        """Of the first loss of a language model that leaves out all end tokens: the class of the
+        model, and the frames. Empty if another loss has one."""
+        self.twice: List[Dict[str, Any]] = []
+        """Where an optimizer was built that has a parameter twice in a group."""
+        self._constant: Optional[Tuple[str, Optional[Lines]]] = None
+        """The last loss of this step that was computed of tensors without a graph, and where."""
         self.minimised: Optional[Lines] = None
         """Where a log-probability was computed that is the loss of this step, without a minus."""
         self._last: Optional[Pass] = None
@@ -94,7 +135,7 @@ class NoticeWatch:
         """Gradients are about to be clipped."""
         if self._clips < 0:
             return
-        if any(parameter.grad is not None for parameter in parameters):
+        if any(p.grad is not None and id(p) not in self._used for p in parameters):
             self._clips, self._clipped = -1, None
         elif parameters:
             self._clips += 1
@@ -134,6 +175,7 @@ class NoticeWatch:
 
     def passed(self) -> None:
         """The backward pass is over."""
+        self._used.clear()
         if self._last is not None:
             self._last = self._last._replace(gradient=self._last.parameter.grad)
 
@@ -142,26 +184,58 @@ class NoticeWatch:
         if self.minimised and not any(each.get("maximize") for each in optimizer.param_groups):
             self.add("minimised", "", line(self.minimised))
         self.minimised = None
+        self._used.update(map(id, held_by(optimizer)))
         last = self._last
         if last and self._cleared and last.parameter.grad is last.gradient is not None:
             self._wasteful += 1
             if self._wasteful == SEVERAL:
                 text = f"{self._cleared} of {self._passes}"
                 self.add("cleared", text, line(self._clearing or last.at))
-        self._last, self._cleared, self._passes = None, 0, 0
+        self._last, self._cleared, self._passes, self._constant = None, 0, 0, None
 
     def compared(self, loss: str) -> Callable[..., None]:
-        """What notes that a ``loss`` compares each prediction with each target."""
+        """What notes which values a ``loss`` compares: all pairs, or some that cannot be equal."""
         import torch
 
-        def note(_result: Any, *given: Any, **named: Any) -> None:
+        def note(result: Any, *given: Any, **named: Any) -> None:
             sides = [*given, *(named[each] for each in ("input", "target") if each in named)][:2]
             shapes = [side.shape for side in sides]
             if torch.broadcast_shapes(*shapes).numel() > max(map(torch.numel, sides)):
                 text = f"{loss} gets shapes {list(shapes[0])} and {list(shapes[1])}"
                 self.add("compared", text, frames())
+            self.computed(loss, result)
+            self._in_range(loss, *sides)
 
         return note
+
+    def computed(self, loss: str, result: Any) -> None:
+        """A ``loss`` was computed, perhaps of nothing that can be trained."""
+        import torch
+
+        if torch.is_grad_enabled() and not result.requires_grad:
+            self._constant = loss, here()
+
+    def added(self) -> None:
+        """A tensor without a graph was added to a loss that has one.
+
+        It may be made of a loss without a graph that the same function computed.
+        """
+        at, (loss, computed) = here(), self._constant or ("", None)
+        if at and computed and at[-1][0] is computed[-1][0]:
+            self.add("constant", loss, line(computed))
+
+    def _in_range(self, loss: str, given: Any, target: Any) -> None:
+        """Look whether the targets are in the range of the operation that gave the predictions."""
+        node, _ = source_of(given)
+        if kind_of(node) not in RANGES or target.requires_grad or transformed(target):
+            return
+        name, least, greatest = RANGES[kind_of(node)]
+        below, above = (target < least - SLIGHT), (target > greatest + SLIGHT)
+        share = float((below | above).double().mean())
+        if share >= OUTSIDE:
+            bounds = f"from {least:g} to {greatest:g}" if greatest < math.inf else "0 or more"
+            text = f"the output of a {name} is {bounds}, but {share:.0%} of the targets of {loss}"
+            self.add("range", text, frames())
 
     def subtracted(self, result: Any, first: Any = None, second: Any = None, *_: Any) -> None:
         """A column was subtracted from a row, or a row from a column; all pairs may be meant."""
@@ -176,10 +250,7 @@ class NoticeWatch:
 
     def labelled(self, loss: str, given: Any) -> None:
         """A ``loss`` over labels gets what the model gave."""
-        node, kinds = given.grad_fn, set()
-        while node is not None and kind_of(node) in SHAPES:
-            kinds.add(kind_of(node))
-            node = node.next_functions[0][0]
+        node, kinds = source_of(given)
         if kind_of(node) == "LogSoftmax" and kinds <= {*FLATTENED}:
             scores = node._saved_result
             classes = classes_of(scores, given if kinds else None)
@@ -188,8 +259,45 @@ class NoticeWatch:
                 classes - scores.dim() + UNSIGNED,
             ):
                 self.add("classes", loss, frames())
+        self._probable(loss, node)
+
+    def _probable(self, loss: str, node: Any) -> None:
         if (kind_of(node), loss) in PROBABILITIES:
             self.add(loss, "", frames())
+
+    def diverges(self, result: Any, *given: Any, **named: Any) -> None:
+        """``kl_div`` gets logarithms of probabilities, or should."""
+        self.computed(DIVERGENCE, result)
+        self._probable(DIVERGENCE, source_of(named.get("input", *given[:1]))[0])
+
+    def language(self, frame: Optional[FrameType]) -> None:
+        """A loss over labels is computed in ``frame``: look at the labels of a language model.
+
+        Models of transformers shift the labels themselves, so that each token predicts the next.
+        """
+        if "transformers" not in sys.modules:
+            return
+        while frame is not None and not reads_labels(frame.f_code):
+            frame = frame.f_back
+        module: Any = frame.f_locals.get("self") if frame is not None else None
+        kind = type(module).__name__
+        if frame is None or mine(frame.f_code.co_filename) or not kind.endswith(LANGUAGE):
+            return
+        given = [frame.f_locals.get(name) for name in ("input_ids", "labels", "attention_mask")]
+        tokens, labels, mask = given
+        if tokens is None or labels is None or tokens.shape != labels.shape or tokens.dim() == 1:
+            return
+        kept = labels != IGNORED
+        following = (labels[:, :-1] == tokens[:, 1:]) | ~kept[:, :-1]
+        if bool(following.all()) and bool((kept & (labels != tokens)).any()):
+            self.add("shifted", kind, frames())
+        end = getattr(module.config, "eos_token_id", None)
+        if isinstance(end, int) and mask is not None and mask.shape == tokens.shape:
+            ends = (tokens == end) & mask.bool()
+            if bool((ends & kept).any()):
+                self._end = ()
+            elif self._end is None and bool(ends.any()) and bool(kept.any()):
+                self._end = kind, frames()
 
     def logits(self, _result: Any, *given: Any, **named: Any) -> None:
         """A loss gets logits of yes or no."""
@@ -201,11 +309,17 @@ class NoticeWatch:
         if kind in NORMS and inputs and inputs[0].requires_grad:
             shape = getattr(module, "normalized_shape", None)
             groups = getattr(module, "num_groups", 0) * inputs[0].shape[0]
-            if prod(shape) == 1 if shape is not None else groups == inputs[0].numel():
+            if math.prod(shape) == 1 if shape is not None else groups == inputs[0].numel():
                 self.add("norm", kind, frames())
 
-    def loaded(self, result: Any, _module: Any, state: Any = None, *_: Any, **__: Any) -> None:
+    def loaded(
+        self, result: Any, module: Any, state: Any = None, *given: Any, **named: Any
+    ) -> None:
         """A module was given a ``state``."""
+        own = {} if named.get("assign", *given[1:2]) else dict(module.named_parameters())
+        if own and all(same_place(state, *each) for each in own.items()):
+            at = frames()
+            self.add("own", "", at if at and at[0]["user"] else [])
         missed, unknown = (
             getattr(result, f"{each}_keys", ()) for each in ("missing", "unexpected")
         )
@@ -222,7 +336,10 @@ class NoticeWatch:
                     self.add("rate", text, [at])
 
     def built(self, optimizer: Any, at: List[Dict[str, Any]]) -> None:
-        """An optimizer was built ``at`` these frames: look for a weight decay that is strong."""
+        """An optimizer was built ``at`` these frames: look at what it was given."""
+        for group in optimizer.param_groups:
+            if len(set(map(id, group["params"]))) < len(group["params"]):
+                self.twice = at[:1]
         kind = type(optimizer)
         if not (kind.__module__.startswith("torch.optim") and kind.__name__ in COUPLED):
             return
@@ -234,9 +351,33 @@ class NoticeWatch:
 
     def facts(self) -> List[Dict[str, Any]]:
         """What was noticed, as it stands in the observation."""
+        if self._end:
+            self.add("end", *self._end)
         if self._clips >= SEVERAL and self._clipped:
             self.add("clip", "", self._clipped)
         return list(self._found.values())[:SHOWN]
+
+
+def reads_labels(code: CodeType) -> bool:
+    """Whether this is the code of a function of tokens and their labels."""
+    return "labels" in code.co_varnames and "input_ids" in code.co_varnames
+
+
+def source_of(given: Any) -> Tuple[Any, Set[str]]:
+    """The node that computed the values of ``given``, and the operations that came after it."""
+    node, kinds = given.grad_fn, set()
+    while node is not None and kind_of(node) in SHAPES:
+        kinds.add(kind_of(node))
+        node = node.next_functions[0][0]
+    return node, kinds
+
+
+def same_place(state: Any, name: str, parameter: Any) -> bool:
+    """Whether the entry of ``state`` for a parameter is that parameter's own memory."""
+    with contextlib.suppress(Exception):  # not every tensor has a place in memory
+        place = state[name].data_ptr()
+        return bool(place) and place == parameter.data_ptr()
+    return False
 
 
 def classes_of(scores: Any, rows: Any) -> Optional[int]:

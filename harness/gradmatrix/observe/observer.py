@@ -26,7 +26,7 @@ from .late import LaterTraining, LateWatch
 from .parameters import ParameterWatch
 from .raising import culprit, without_parameters
 from .ranks import RankWatch
-from .rates import RateWatch, of_group
+from .rates import RateWatch, of_group, setter
 from .replaced import compiler_is_there, step_aside, step_aside_before
 from .scaler import ScalerWatch
 from .torches import ModuleTree, Trouble, as_rate, held_by, used_up
@@ -141,6 +141,7 @@ class Observer:
         """Let the watches tell each other what they see."""
         self.late.audited = self._audited
         self.late.built_at = self.parameters.built_at
+        self.late.scheduled = lambda optimizer: setter(self.rates.scheduled(optimizer))
         self.late.ended = self.forward.severing.links.ended
         self.late.froze = lambda: self.forward.severing.froze
         self.late.named, self.late.lived = self.parameters.names_of, self.parameters.lived
@@ -507,6 +508,8 @@ class Observer:
             "noticed": [
                 *self._or(self.forward.severing.noticed.facts, []),
                 *(self._or(self.rates.low, []) if self.stop_after is None else []),
+                *(self._or(self.late.weak, []) if self.stop_after is None else []),
+                *self._or(self.rates.doubled, []),
                 *self._or(self.rates.plateaus, []),
                 *self._or(self.parameters.pull.facts, []),
                 *self._or(self.late.evaluating, []),
@@ -640,6 +643,8 @@ class Observer:
             emptied = [each for each in self._optimizers if id(each) in self._emptied]
             if emptied and found["rests"]:
                 found["emptied"] = self.parameters.built_at(emptied[0])
+            if found["rests"] and not found["same"]:
+                found["same"] = self.forward.severing.noticed.twice
             if not self._well:
                 found["copied"] = [at for _, at in source.called("deepcopy".__eq__)]
         return found

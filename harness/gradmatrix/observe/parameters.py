@@ -682,7 +682,11 @@ class ParameterWatch:
             else []
         )
         if first["operation"] in FACTORS and found["frames"] and not found["frames"][0]["user"]:
-            made = [at for _, at in source.said(SCALE.search, lambda value: value == 0.0)]
+            words = source.words_at(found["frames"][0])
+            factors = source.said(
+                lambda name: name in words or SCALE.search(name), lambda value: value == 0.0
+            )
+            made = [at for _, at in factors]
         return {**found, "frames": [*made, *found["frames"]] if len(made) == 1 else found["frames"]}
 
     def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:

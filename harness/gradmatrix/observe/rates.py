@@ -25,6 +25,8 @@ LOW = 0.01
 """The part of an optimizer's first learning rate below which it hardly learns."""
 SPENT = 0.02
 """The same for ReduceLROnPlateau: two steps to a tenth each leave 0.01, up to rounding."""
+SEVERAL = 2
+"""A scheduler has made so many steps if it stepped once, beside the one at its start."""
 LOWERED = 2
 """So often at least it lowered the rate, while no value was better than the first."""
 SLIGHT = 0.1
@@ -89,6 +91,9 @@ class RateWatch:
         self._loaded: Dict[int, List[Dict[str, Any]]] = {}
         """By id of an optimizer: where a state was loaded that set its learning rate to 0."""
         self._plateaus: List[Plateau] = []
+        self._doubled: Dict[int, List[Dict[str, Any]]] = {}
+        """By id of an optimizer: the second of two schedulers of a kind that always stepped as
+        often; empty if they are no such two."""
 
     def install(self) -> Callable[[], None]:
         """Wrap the constructor of schedulers, and the loading of optimizers.
@@ -163,7 +168,10 @@ class RateWatch:
     def built(self, optimizer: Any) -> None:
         """An optimizer was built."""
         self._first[id(optimizer)] = highest_rate(optimizer)
-        for known in (self._loaded, self._schedulers, self._most, self._in_use):
+        for known in (
+            *(self._loaded, self._schedulers, self._most, self._in_use),
+            self._doubled,
+        ):
             known.pop(id(optimizer), None)  # of one that is gone
 
     def let_go(self) -> None:
@@ -179,6 +187,12 @@ class RateWatch:
             if len(living) > 1:  # as in a SequentialLR, which steps one after the other
                 steps = [getattr(each, "_step_count", 0) for each, _ in reversed(living)]
                 self._in_use[id(optimizer)] = living[-1 - steps.index(max(steps))][1]
+                (first, _), (last, at) = living[0], living[-1]
+                if type(first) is not type(last) or steps[0] != steps[-1]:
+                    self._doubled[id(optimizer)] = []
+                elif steps[0] > SEVERAL:
+                    entry = {"how": "doubled", "text": type(last).__name__, "frames": setter(at)}
+                    self._doubled.setdefault(id(optimizer), [entry])
 
     def low(self) -> List[Dict[str, Any]]:
         """Where a scheduler was set that kept the learning rate near 0.
@@ -192,6 +206,11 @@ class RateWatch:
             if first and first != 1 and 0 < most < LOW * first:
                 found.append({"how": "low", "text": f"{most:.2g}", "frames": setter(at)})
         return found
+
+    def doubled(self) -> List[Dict[str, Any]]:
+        """Where a scheduler was given an optimizer that has one, while another has none."""
+        without = self._first.keys() - self._schedulers.keys()
+        return [entry for found in self._doubled.values() for entry in found] if without else []
 
     def plateaus(self) -> List[Dict[str, Any]]:
         """Where a ReduceLROnPlateau was set that was given a value which only got worse."""

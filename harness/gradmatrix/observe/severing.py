@@ -30,10 +30,10 @@ from . import source
 from .finite import FLATTENING, MASKING, MASKING_IN_PLACE, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .links import LinkWatch
-from .noticed import LOGITS, NoticeWatch
+from .noticed import DIVERGENCE, LOGITS, NoticeWatch
 from .replaced import aside, replace, replace_all, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
-from .torches import Reach, behind, children, follow, identity, near, unseen
+from .torches import Reach, behind, children, follow, identity, near, transformed, unseen
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -227,6 +227,7 @@ class SeveringWatch:
         for name in LOSSES:
             self._replace(torch.nn.functional, name, self._labelled(name), after=True)
         self._replace(torch.nn.functional, LOGITS, self.noticed.logits, after=True)
+        self._replace(torch.nn.functional, DIVERGENCE, self.noticed.diverges, after=True)
         for name in DISTANCES:
             self._replace(torch.nn.functional, name, self.noticed.compared(name), after=True)
         self._replace(torch.nn.functional, "ctc_loss", self.operation("ctc_loss"), after=True)
@@ -383,9 +384,8 @@ class SeveringWatch:
             scores, target = named.get("input", scores), named.get("target", target)
             if target is None or target.is_floating_point() or not target.numel():
                 return
-            functorch = self._torch._C._functorch
-            if functorch.is_batchedtensor(target) or functorch.is_gradtrackingtensor(target):
-                return  # inside of vmap a tensor has no single values
+            if transformed(target):
+                return
             self.losses += 1
             if bool((target == ignore_index).all()):
                 if self.ignored is None:
@@ -393,7 +393,9 @@ class SeveringWatch:
                     first = {"text": str(ignore_index), "frames": frames(), "nan": nan}
                     self.ignored = {**first, "calls": 0}
                 self.ignored["calls"] += 1
+            self.noticed.computed(name, result)
             self.noticed.labelled(name, scores)
+            self.noticed.language(sys._getframe(3))
             if name == "cross_entropy" and scores.shape[min(1, scores.dim() - 1)] == 1:
                 self.stops(f"{name} over one class")
 
@@ -557,6 +559,8 @@ class SeveringWatch:
         constant = next((each for each in given if self._is_constant(each)), None)
         if constant is not None and len(self.added) < KEPT:
             number = not isinstance(constant, self._torch.Tensor)
+            if not number:
+                self.noticed.added()
             self.added.append(
                 {
                     "node": identity(result.grad_fn),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dis
+import linecache
 import re
 import sys
 from functools import cache
@@ -26,6 +27,7 @@ UNDOING = re.compile(r"load|(?<!deep)copy|restore|reset|revert|rollback|fill_|in
 REWARD = re.compile(r"reward", re.IGNORECASE)
 LARGE = 10_000
 GENERATORS = ("parameters", "named_parameters")
+WORD = re.compile(r"[A-Za-z_]\w*")
 LABEL = re.compile(r"label|target", re.IGNORECASE)
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 """Statements that hold no other ones."""
@@ -40,6 +42,13 @@ def files() -> List[str]:
     paths = [getattr(sys.modules["__main__"], "__file__", None)]
     paths += [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     return list(dict.fromkeys(path for path in paths if path and mine(path)))
+
+
+def words_at(at: Place) -> Set[str]:
+    """The names in a line of a module that was imported."""
+    paths = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    path = next((each for each in paths if each and shown(each) == at["file"]), "")
+    return set(WORD.findall(linecache.getline(path, at["line"])))
 
 
 @cache

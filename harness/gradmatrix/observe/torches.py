@@ -429,6 +429,12 @@ def kind_of(node: Any) -> str:
     return type(node).__name__.partition("Backward")[0]
 
 
+def transformed(tensor: Any) -> bool:
+    """Whether ``tensor`` is one of ``torch.func``: inside of vmap it has no single values."""
+    functorch = sys.modules["torch"]._C._functorch
+    return bool(functorch.is_batchedtensor(tensor) or functorch.is_gradtrackingtensor(tensor))
+
+
 def children(node: Any) -> List[Any]:
     """The nodes that come next in a backward pass."""
     return [each for each, _ in node.next_functions if each is not None]
@@ -456,7 +462,7 @@ def own_parameters(module: Any) -> Iterator[Any]:
 SUMS = ("Add", "Sub", "Sum", "Mean", "Stack", "Cat")
 PASSING = ("Neg", "Clone", "Alias", "ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView")
 MULTIPLES = ("Mul", "Div")
-AVERAGED = (*SUMS, *PASSING, *MULTIPLES, "Pow", "Abs", "Sqrt")
+AVERAGED = (*SUMS, *PASSING, *MULTIPLES, "Pow", "Abs", "Sqrt", "Where")
 """What a loss of differences is written with."""
 
 

@@ -19,7 +19,7 @@ from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Diverged, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, TRAINS, exited_with, killed_by
 from gradmatrix.core.text import counted, few, versioned
-from gradmatrix.judge.causes import Remedy, explain
+from gradmatrix.judge.causes import Cause, Remedy, explain
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.learning import group_by_learning
 from gradmatrix.judge.remarks import judge_script, split
@@ -328,7 +328,10 @@ def headline(finding: Finding) -> str:
 def suspect(finding: Finding) -> bool:
     """Whether it trains, and a call or a setting is probably not what was meant."""
     seen = finding.observation
-    return finding.outcome == TRAINS and seen is not None and bool(seen.noticed)
+    if finding.outcome != TRAINS or seen is None:
+        return False
+    beside = any(each.kind != "all-but-norms" for each in seen.frozen_beside)
+    return bool(seen.noticed) or beside or any(each.arguments for each in seen.for_inference)
 
 
 def digits(value: float) -> str:
@@ -342,7 +345,8 @@ def report(finding: Finding) -> list[str]:
     if finding.outcome == str(INTERRUPTED) and is_short(finding.observation):
         lines.append(f"To stop it after {AUDIT} steps: gradmatrix trace --steps {AUDIT} SCRIPT")
     lines += [f"remark: {remark}" for remark in finding.remarks]
-    lines += notes(finding.observation) if finding.observation is not None else []
+    if finding.observation is not None:
+        lines += notes(finding.observation, finding.diagnosis)
     lines += [
         f"misleading warning, because everything learns: {message}"
         for message in finding.misleading
@@ -360,8 +364,11 @@ def begins_late(built: Built) -> bool:
     return bool(built.steps) and not built.learning_rates
 
 
-def notes(seen: Observation) -> list[str]:
-    """What a verdict does not cover: optimizers that step late, parameters in no optimizer."""
+def notes(seen: Observation, known: Diagnosis | None) -> list[str]:
+    """What a verdict does not cover: optimizers that step late, parameters in no optimizer.
+
+    The second is left out if it is what the diagnosis says that is ``known``.
+    """
     late = {
         f"a later {built.type} (built at {format_frame(innermost_frame(built.frames))})": None
         for built in seen.optimizers
@@ -388,7 +395,7 @@ def notes(seen: Observation) -> list[str]:
     loose = seen.unheld
     if (
         loose is not None
-        and not (loose.same or loose.emptied)
+        and (known is None or known.cause not in {Cause.NOT_REGISTERED, Cause.OTHER_PARAMETERS})
         and judge_observation(split(seen)[0]).outcome.trains
     ):
         modules = ", ".join(f"`{module}`" for module in loose.modules)

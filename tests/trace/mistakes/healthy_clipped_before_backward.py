@@ -1,5 +1,5 @@
 # healthy
-# says: clipping at healthy_clipped_before_backward.py:14 never found a gradient
+# says: clipping at healthy_clipped_before_backward.py:14 never found a new gradient
 
 import torch
 from torch import nn

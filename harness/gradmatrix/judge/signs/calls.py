@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.text import counted
+from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
 from gradmatrix.judge.verdict import gradient_status, some_names
 from gradmatrix.judge.wording import (
+    MOST_NAMES,
     Diagnosis,
     find_still,
     format_frame,
@@ -228,6 +229,12 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         f"{kind} never stepped: backward was called, but its step never ran"
         f"{say_where(at, 'it is built at')}."
     )
+    if len(idle) > 1:
+        places = [f"{b.type}{say_where(innermost_frame(b.frames), 'built at')}" for b in idle]
+        line = (
+            f"{len(idle)} optimizers never stepped: {few(places, MOST_NAMES, '; ')}. Backward was"
+            " called, but their steps never ran."
+        )
     module = module_of(still[0]) if still else None
     if put_off(seen) and not seen.steps:
         return explain_delay(seen, Cause.NEVER_STEPPED, line, at, idle[0].frames)
@@ -248,7 +255,7 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         f"{say_where(innermost_frame(built.frames), 'it is built at')}. Perhaps one of its steps"
         " was meant for the optimizer that never stepped."
         for built in seen.optimizers
-        if built.steps and built.learning_rates
+        if built.steps and built.learning_rates and len(idle) == 1
     ]
     return make_diagnosis(
         Cause.NEVER_STEPPED,

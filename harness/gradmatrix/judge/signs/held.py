@@ -40,6 +40,8 @@ REGISTERED = {
     ("tensors", True): "nn.ParameterDict",
 }
 """What registers the contents of a list or, if true, of a dictionary."""
+MANY_COPIES = 3
+"""So many times what the optimizers hold is more than one copy of the model."""
 FAST_WEIGHTS = (
     "If these tensors are fast weights, begin each inner loop with the parameters themselves,"
     " without detach, and make new tensors in it (weight - rate * gradient) instead of changing"
@@ -159,12 +161,22 @@ def used_up(seen: Observation) -> Diagnosis | None:
 
 
 def given_twice(seen: Observation) -> Diagnosis | None:
-    """Two optimizers hold the same parameters, and what one of them should train is in none."""
+    """Optimizers hold the same parameters twice, and what one of them should train is in none."""
     loose = seen.unheld
     if loose is None or not loose.same:
         return None
-    at, other = loose.same
+    at, other = loose.same[0], loose.same[-1]
     modules = quote_few(loose.modules)
+    if len(loose.same) == 1:
+        line = (
+            "An optimizer holds the same parameters twice in one group"
+            f"{say_where(at, 'it is built at')}. No optimizer holds those of {modules}, although"
+            " they get a gradient, so they never change."
+        )
+        advice = f"Give it the parameters of {modules} in place of those that it was given twice."
+        return make_diagnosis(
+            Cause.OTHER_PARAMETERS, loose.modules[0], at, line, led=loose.same, advice=advice
+        )
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         loose.modules[0],
@@ -355,7 +367,11 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     called = seen.unheld.frames if seen.unheld is not None else ()
     inactive = inactive_adapter(seen, loose)
     direct = built is not None and at is not None and at.user
-    missing = quote_few(outermost(loose, seen))
+    owners = outermost(loose, seen)
+    inside = tuple(f"{owner}." for owner in owners)
+    parts = any(p.learns and p.held and p.name.startswith(inside) for p in seen.parameters)
+    parts = parts or any(p.name in owners for p in loose)
+    missing = quote_few(owners)
     if built is not None and any(frame.file.startswith("pyro") for frame in built.frames):
         advice = (
             f"Register the module in the model or guide: pyro.module(name, module) ({missing})."
@@ -368,9 +384,10 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     elif all_of_them:
         advice = ""
     else:
+        what = quote_few(p.name for p in loose) if parts else f"the parameters of {missing}"
         advice = (
-            f"Give the optimizer the parameters of {missing} too, as a further group; or build it"
-            " after they were added to the model."
+            f"Give the optimizer {what} too, as a further group; or build it after they were added"
+            " to the model."
         )
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
@@ -400,10 +417,24 @@ def inactive_adapter(seen: Observation, loose: list[Parameter]) -> str | None:
 
 def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> Diagnosis:
     """The parameters that run were made or copied after the optimizer was built."""
-    anew = seen.anew[0]
-    at = innermost_frame(anew.frames)
-    runs = seen.unheld.frames if seen.unheld is not None and anew.how == "copied" else ()
+    anew, held = seen.anew[0], sum(p.held for p in seen.parameters)
+    many = anew.how == "copied" and len(loose) >= MANY_COPIES * held
+    at = anew.frames[-1] if many else innermost_frame(anew.frames)
+    copied = anew.how == "copied"
+    runs = seen.unheld.frames if seen.unheld is not None and copied else ()
     user = users_frame(runs)
+    advice = (
+        "Train the model that the optimizer holds, not a copy of it; or build the optimizer after"
+        " the model's last change."
+    )
+    if many:
+        advice = (
+            "What a copy learns is lost when the next one is made. In meta-learning, make the inner"
+            " steps with values that stay in the graph (torch.func.functional_call, or the package"
+            " higher); or add the gradients of each copy to those of the model before the"
+            " optimizer's step."
+        )
+    advice = advice if copied else ""
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -414,8 +445,5 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
         *([f"What runs now is called at {format_frame(user)}."] if user is not None else []),
         led=anew.frames,
         user=user,
-        advice="Train the model that the optimizer holds, not a copy of it; or build the optimizer"
-        " after the model's last change."
-        if anew.how == "copied"
-        else "",
+        advice=advice,
     )

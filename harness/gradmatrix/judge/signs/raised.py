@@ -42,6 +42,10 @@ LEAF = (
     "If `{}` is to be trained itself, compute its value first and then call requires_grad_() on it:"
     " the result of an operation gets no gradient."
 )
+OF_PARAMETER = (
+    " The result of an operation on an nn.Parameter is no parameter: make the number first, as in"
+    " nn.Parameter(0.1 * torch.ones(n))."
+)
 ONCE = (
     "Compute it anew in each step, in forward or inside of the loop, and not once beforehand (in"
     " __init__, before the loop): a graph serves for one backward pass. Do not detach it if what it"
@@ -126,6 +130,8 @@ def freed(found: Spoiled, raised: Raised) -> Diagnosis:
         advice += " If it is carried on from step to step, detach() it in each."
     elif not twice and found.stepped:
         shared += ", which is computed once and not for each pass"
+    if advice == ONCE and at is not None and at.function == "__init__":
+        advice += OF_PARAMETER
     called = [
         f"The {which} pass was called at {format_frame(at)}."
         for which, at in (("first", first), ("second", last))
