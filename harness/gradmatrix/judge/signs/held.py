@@ -41,7 +41,7 @@ REGISTERED = {
 }
 """What registers the contents of a list or, if true, of a dictionary."""
 MANY_COPIES = 3
-"""So many times what the optimizers hold is more than one copy of the model."""
+"""So many parameters of each shape for one that the optimizers hold are copies of each step."""
 FAST_WEIGHTS = (
     "If these tensors are fast weights, begin each inner loop with the parameters themselves,"
     " without detach, and make new tensors in it (weight - rate * gradient) instead of changing"
@@ -417,16 +417,14 @@ def inactive_adapter(seen: Observation, loose: list[Parameter]) -> str | None:
 
 def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> Diagnosis:
     """The parameters that run were made or copied after the optimizer was built."""
-    anew, held = seen.anew[0], sum(p.held for p in seen.parameters)
-    many = anew.how == "copied" and len(loose) >= MANY_COPIES * held
-    at = anew.frames[-1] if many else innermost_frame(anew.frames)
+    anew, held = seen.anew[0], Counter(p.shape for p in seen.parameters if p.held)
+    shapes = Counter(p.shape for p in loose)
     copied = anew.how == "copied"
+    many = copied and bool(held) and all(shapes[each] >= MANY_COPIES * held[each] for each in held)
+    at = innermost_frame(anew.frames[-1:] if many else anew.frames)
     runs = seen.unheld.frames if seen.unheld is not None and copied else ()
     user = users_frame(runs)
-    advice = (
-        "Train the model that the optimizer holds, not a copy of it; or build the optimizer after"
-        " the model's last change."
-    )
+    advice = ""
     if many:
         advice = (
             "What a copy learns is lost when the next one is made. In meta-learning, make the inner"
@@ -434,7 +432,11 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
             " higher); or add the gradients of each copy to those of the model before the"
             " optimizer's step."
         )
-    advice = advice if copied else ""
+    elif copied:
+        advice = (
+            "Train the model that the optimizer holds, not a copy of it; or build the optimizer"
+            " after the model's last change."
+        )
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
