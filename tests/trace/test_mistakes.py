@@ -181,3 +181,8 @@ def test_what_a_diagnosis_says_of_optimizers_is_not_said_again(found: dict[str, 
     said = report(found["given_twice_in_a_group"])
     assert any("No optimizer holds those of `b`" in each for each in said)
     assert not any(each.startswith("note:") for each in said)
+
+
+def test_a_part_of_the_loss_without_a_graph_is_said_once(found: dict[str, Finding]) -> None:
+    """The diagnosis says it, so there is no remark about the loss that computed the part."""
+    assert () == found["detached_part_of_the_loss"].remarks

@@ -1,4 +1,4 @@
-"""Which modules learn and which do not, in few words."""
+"""Which parameters learn and which do not, and the modules of both in few words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.text import counted, few
+from gradmatrix.judge.verdict import best_step
 from gradmatrix.judge.wording import module_of
 
 if TYPE_CHECKING:
@@ -106,3 +107,18 @@ def join_numbers(values: Sequence[int]) -> str:
     if all(after == before + 1 for before, after in pairwise(ordered)):
         return f"{ordered[0]}-{ordered[-1]}"
     return "{" + ",".join(map(str, ordered)) + "}"
+
+
+def find_still(seen: Observation) -> list[Parameter]:
+    """The parameters that got a gradient and did not change."""
+    return [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
+
+
+def find_starving(seen: Observation) -> list[Parameter]:
+    """The parameters that should learn and got no gradient."""
+    return [p for p in seen.parameters if p.learns and best_step(p) == "n"]
+
+
+def got_gradients(seen: Observation) -> bool:
+    """Whether any parameter that should learn got a gradient, even one of zeros."""
+    return any(p.gradients.strip("n") for p in seen.parameters if p.learns)

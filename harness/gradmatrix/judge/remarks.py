@@ -128,7 +128,7 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
         NOTICED[each.how].format(each.text, f"{at.file}:{at.line}")
         for each in seen.noticed
         for at in each.frames[:1]
-        if well or each.how != "clip"
+        if (well or each.how != "clip") and not (each.how == "constant" and seen.constant_parts)
     ]
     if unread:
         remarks.append(say("could not be read, and is not judged", unread))
@@ -386,7 +386,7 @@ NOTICED = {
     "range": "{0} at {1} are not, so it can never reach them. Leave this last operation out, or"
     " bring the targets into its range",
     "constant": "nothing that {0} gets at {1} has a graph, and what it gives is added to the loss:"
-    " this part trains nothing. Look which tensors it gets",
+    " this part trains nothing. Check which tensors it gets",
     "own": "load_state_dict at {1} gets the module's own values, and changes nothing: state_dict()"
     " gives references. Is it the same module under two names, or a state of an earlier time? For a"
     " copy, use copy.deepcopy",
@@ -411,7 +411,7 @@ NOTICED = {
     "low": "the scheduler that was set at {1} kept the learning rate below 1 % of the optimizer's"
     " own, at about {0}: the run ended before its warm-up did, or its factors are too small",
     "weak": "in the last {0} steps the learning rate was below 1/1000 of its highest, by the"
-    " scheduler that was set at {1}. Does it count epochs, and is stepped for each batch?",
+    " scheduler that was set at {1}. Does it count epochs, while it is stepped for each batch?",
     "doubled": "the {0} that was built at {1} changes an optimizer that another one changes as"
     " often, while another optimizer has no scheduler. Give each scheduler its own optimizer",
     "plateau_min": 'the value that ReduceLROnPlateau at {1} gets (mode="min") rose {0}. If higher'

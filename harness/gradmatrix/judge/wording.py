@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from gradmatrix.core.observation import Frame, Frozen
 from gradmatrix.core.text import few
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.verdict import best_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -120,18 +119,3 @@ def name_module(module: str | None, kind: str | None) -> str:
 def module_of(parameter: Parameter) -> str:
     """The module that owns a parameter."""
     return parameter.module or parameter.name
-
-
-def find_still(seen: Observation) -> list[Parameter]:
-    """The parameters that got a gradient and did not change."""
-    return [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
-
-
-def find_starving(seen: Observation) -> list[Parameter]:
-    """The parameters that should learn and got no gradient."""
-    return [p for p in seen.parameters if p.learns and best_step(p) == "n"]
-
-
-def got_gradients(seen: Observation) -> bool:
-    """Whether any parameter that should learn got a gradient, even one of zeros."""
-    return any(p.gradients.strip("n") for p in seen.parameters if p.learns)

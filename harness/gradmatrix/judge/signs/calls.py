@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
+from gradmatrix.judge.learning import find_still
 from gradmatrix.judge.verdict import gradient_status, some_names
 from gradmatrix.judge.wording import (
     MOST_NAMES,
     Diagnosis,
-    find_still,
     format_frame,
     innermost_frame,
     make_diagnosis,

@@ -12,17 +12,15 @@ from msgspec.structs import replace
 
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.learning import say_what_learns
+from gradmatrix.judge.learning import find_starving, got_gradients, say_what_learns
 from gradmatrix.judge.remarks import name_operation, steps_for_nothing
 from gradmatrix.judge.verdict import best_step, some_names
 from gradmatrix.judge.wording import (
     MOST_NAMES,
     Diagnosis,
     begin,
-    find_starving,
     first_sign,
     format_frame,
-    got_gradients,
     innermost_frame,
     make_diagnosis,
     module_of,

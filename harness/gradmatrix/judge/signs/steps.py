@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from gradmatrix.core.text import counted
 from gradmatrix.judge.causes import Cause
-from gradmatrix.judge.learning import say_what_learns
+from gradmatrix.judge.learning import find_still, say_what_learns
 from gradmatrix.judge.signs.held import other_parameters
 from gradmatrix.judge.verdict import best_step, some_names
 from gradmatrix.judge.wording import (
     Diagnosis,
-    find_still,
     format_frame,
     innermost_frame,
     make_diagnosis,
