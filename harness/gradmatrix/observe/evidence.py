@@ -796,7 +796,7 @@ class Evidence:
             given = leaves & (held | self.differentiated)
             return leaves if not given and (leaves <= reached or not reached) else set()
 
-        ignored = severing.ignored
+        ignored = severing.ignored()
         return {
             "unregistered": unregistered(list(modules.values()), self.forward.tree, names, trained)
             if reached - held or not reached
@@ -816,7 +816,7 @@ class Evidence:
             or by_script(list(modules.values()), severing, names),
             "frozen_beside": self._frozen_beside(list(modules.values()), names),
             "ineffective": self._ineffective(list(modules.values())),
-            "ignored": ignored and {**ignored, "losses": severing.losses},
+            "ignored": ignored,
             "ignored_by": source.labelled(int(ignored["text"]))[-1:] if ignored else [],
         }
 

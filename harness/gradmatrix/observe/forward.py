@@ -21,7 +21,7 @@ from typing import (
 
 from .backward import modes
 from .finite import FiniteWatch
-from .frames import calls, frames, here, written
+from .frames import calls, frames, here, keywords, written
 from .replaced import hook
 from .severing import SeveringWatch
 from .spoiled import SpoiledWatch
@@ -194,6 +194,8 @@ class ForwardWatch:
         if not self._without_ended(calling):
             self._thread.entered = on
             self.outermost(module)
+            if on and module.training:
+                self.severing.given(module, keywords(sys._getframe(1)))
         self._thread.running.append(module)
         if module.training and on:
             self.trained.add(id(module))

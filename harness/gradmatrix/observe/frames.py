@@ -162,6 +162,14 @@ def calls(frame: Optional[FrameType]) -> Iterator[Any]:
         frame = frame.f_back
 
 
+def keywords(frame: Optional[FrameType]) -> Dict[str, Any]:
+    """The keyword arguments of the innermost call of a module on the stack of ``frame``."""
+    while frame is not None and frame.f_code.co_name != "_call_impl":
+        frame = frame.f_back
+    found: Dict[str, Any] = frame.f_locals.get("kwargs", {}) if frame is not None else {}
+    return found
+
+
 def place(code: CodeType) -> Dict[str, Any]:
     """Where ``code`` begins; for a decorated function that is its first decorator."""
     return {

@@ -87,6 +87,37 @@ class Pass(NamedTuple):
     """The parameter's gradient after the pass; None before it is over."""
 
 
+class Labels:
+    """Counts the losses over labels, and those all of whose labels are ignored."""
+
+    def __init__(self) -> None:
+        self.losses = 0
+        self._first: Dict[str, Any] = {}
+        """Of the first such loss: the label that is ignored, the frames, and whether it was NaN."""
+        self._calls = 0
+
+    def of_tokens(self, module: Any, labels: Any) -> None:
+        """Count what a model was given; a language model has no use for the first label."""
+        if labels.dim() > 1 and not labels.is_floating_point():
+            language = type(module).__name__.endswith(LANGUAGE)
+            self.count(labels[:, 1:] if language else labels, IGNORED, None)
+
+    def count(self, labels: Any, ignored: int, loss: Any) -> None:
+        """Count a loss over ``labels``."""
+        self.losses += 1
+        if bool((labels == ignored).all()):
+            if not self._calls:
+                nan = loss is not None and bool(loss.isnan().any())
+                self._first = {"text": str(ignored), "frames": frames(), "nan": nan}
+            self._calls += 1
+
+    def facts(self) -> Optional[Dict[str, Any]]:
+        """How often all labels were ignored, as it stands in the observation; None if never."""
+        if not self._calls:
+            return None
+        return {**self._first, "calls": self._calls, "losses": self.losses}
+
+
 class NoticeWatch:
     """Keeps each fact once for each line."""
 

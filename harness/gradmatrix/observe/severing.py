@@ -30,7 +30,7 @@ from . import source
 from .finite import FLATTENING, MASKING, MASKING_IN_PLACE, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .links import LinkWatch
-from .noticed import DIVERGENCE, LOGITS, NoticeWatch
+from .noticed import DIVERGENCE, LOGITS, Labels, NoticeWatch
 from .replaced import aside, replace, replace_all, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
 from .torches import Reach, behind, children, follow, identity, near, transformed, unseen
@@ -167,11 +167,10 @@ class SeveringWatch:
         """Where gradients were clipped to 0."""
         self.clips: Callable[[List[Any], float, List[Dict[str, Any]]], object] = lambda *_: None
         """Called before parameters are clipped to a limit above 0, with the frames."""
-        self.losses = 0
-        """How often a loss over labels was computed."""
-        self.ignored: Optional[Dict[str, Any]] = None
-        """The first call in which every label was ignored: the label, the frames, whether it gave
-        NaN, and how many such calls there were."""
+        self.labels = Labels()
+        """Those of the losses of torch."""
+        self.labels_given = Labels()
+        """Those that models were given, of which libraries compute losses of their own."""
         self.links, self.noticed = LinkWatch(self), NoticeWatch()
         self._wrapped: Dict[Any, Dict[str, Any]] = {}
         """What is to take the place of attributes, by owner and name."""
@@ -386,13 +385,7 @@ class SeveringWatch:
                 return
             if transformed(target):
                 return
-            self.losses += 1
-            if bool((target == ignore_index).all()):
-                if self.ignored is None:
-                    nan = bool(result.isnan().any())
-                    first = {"text": str(ignore_index), "frames": frames(), "nan": nan}
-                    self.ignored = {**first, "calls": 0}
-                self.ignored["calls"] += 1
+            self.labels.count(target, ignore_index, result)
             self.noticed.computed(name, result)
             self.noticed.labelled(name, scores)
             self.noticed.language(sys._getframe(3))
@@ -400,6 +393,15 @@ class SeveringWatch:
                 self.stops(f"{name} over one class")
 
         return note
+
+    def given(self, module: Any, named: Dict[str, Any]) -> None:
+        """An outermost ``module`` is about to run in training mode with these arguments."""
+        if "labels" in named:
+            self._guarded(self.labels_given.of_tokens, module, named["labels"])
+
+    def ignored(self) -> Optional[Dict[str, Any]]:
+        """The first labels all of which a loss ignored, or would ignore."""
+        return (self.labels if self.labels.losses else self.labels_given).facts()
 
     def _replace_compile(self, torch: Any) -> None:
         original = torch.compile

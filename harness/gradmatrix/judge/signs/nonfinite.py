@@ -120,7 +120,7 @@ def labels_ignored(seen: Observation) -> Diagnosis | None:
         None,
         at,
         line,
-        *(log if trainer else []),
+        *(log if trainer and found.nan else []),
         led=found.frames,
         user=innermost_frame(seen.ignored_by),
     )
