@@ -29,7 +29,7 @@ from gradmatrix.judge.wording import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradmatrix.core.observation import Leaf, Observation, Parameter, Severed
+    from gradmatrix.core.observation import Built, Leaf, Observation, Parameter, Severed
 
 REGISTERED = {
     ("modules", False): "nn.ModuleList",
@@ -349,46 +349,9 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         return explain_anew(seen, loose, f"{kind}{say_where(at, 'built at')}")
     frozen = [p for p in seen.parameters if p.held and p.frozen]
     if built is not None and not built.trainable and frozen:
-        line = (
-            f"All {counted(built.parameters, 'parameter')} that {kind} holds are frozen:"
-            f" {some_names(frozen)}{say_where(at, 'it is built at')}."
-        )
-        adapters = {ADAPTER.search(p.name) for p in frozen}
-        names = {each[1] for each in adapters if each is not None}
-        advice = ""
-        if len(names) == 1 and None not in adapters:
-            advice = (
-                f"PEFT freezes an adapter that is not active. Call set_adapter({names.pop()!r}) of"
-                " the model before the optimizer is built: add_adapter does not do that."
-            )
-        return make_diagnosis(
-            Cause.FROZEN, module_of(frozen[0]), at, line, led=built.frames, advice=advice
-        )
+        return all_frozen(built, frozen)
     called = seen.unheld.frames if seen.unheld is not None else ()
-    inactive = inactive_adapter(seen, loose)
     direct = built is not None and at is not None and at.user
-    owners = outermost(loose, seen)
-    inside = tuple(f"{owner}." for owner in owners)
-    parts = any(p.learns and p.held and p.name.startswith(inside) for p in seen.parameters)
-    parts = parts or any(p.name in owners for p in loose)
-    missing = quote_few(owners)
-    if built is not None and any(frame.file.startswith("pyro") for frame in built.frames):
-        advice = (
-            f"Register the module in the model or guide: pyro.module(name, module) ({missing})."
-        )
-    elif inactive is not None:
-        advice = (
-            f"Call set_adapter({inactive!r}) of the model before the optimizer is built: the model"
-            " runs with another adapter, and add_adapter does not change that."
-        )
-    elif all_of_them:
-        advice = ""
-    else:
-        what = quote_few(p.name for p in loose) if parts else f"the parameters of {missing}"
-        advice = (
-            f"Give the optimizer {what} too, as a further group; or build it after they were added"
-            " to the model."
-        )
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -400,7 +363,57 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         else "They were left out, or were added to the model after the optimizer was built.",
         led=built.frames if built is not None else (),
         user=None if direct else users_frame(called),
-        advice=advice,
+        advice=how_to_hold(seen, loose, built, all_of_them=all_of_them),
+    )
+
+
+def all_frozen(built: Built, frozen: list[Parameter]) -> Diagnosis:
+    """All parameters that the optimizer holds are frozen."""
+    at = innermost_frame(built.frames)
+    adapters = {ADAPTER.search(p.name) for p in frozen}
+    names = {each[1] for each in adapters if each is not None}
+    advice = ""
+    if len(names) == 1 and None not in adapters:
+        advice = (
+            f"PEFT freezes an adapter that is not active. Call set_adapter({names.pop()!r}) of"
+            " the model before the optimizer is built: add_adapter does not do that."
+        )
+    line = (
+        f"All {counted(built.parameters, 'parameter')} that {built.type} holds are frozen:"
+        f" {some_names(frozen)}{say_where(at, 'it is built at')}."
+    )
+    return make_diagnosis(
+        Cause.FROZEN, module_of(frozen[0]), at, line, led=built.frames, advice=advice
+    )
+
+
+def how_to_hold(
+    seen: Observation, loose: list[Parameter], built: Built | None, *, all_of_them: bool
+) -> str:
+    """How the optimizer gets the parameters ``loose``; empty for the advice of every such case."""
+    owners = outermost(loose, seen)
+    if built is not None and any(frame.file.startswith("pyro") for frame in built.frames):
+        return (
+            "Register the module in the model or guide: pyro.module(name, module)"
+            f" ({quote_few(owners)})."
+        )
+    inactive = inactive_adapter(seen, loose)
+    if inactive is not None:
+        return (
+            f"Call set_adapter({inactive!r}) of the model before the optimizer is built: the model"
+            " runs with another adapter, and add_adapter does not change that."
+        )
+    if all_of_them:
+        return ""
+    inside = tuple(f"{owner}." for owner in owners)
+    a_part = any(p.learns and p.held and p.name.startswith(inside) for p in seen.parameters)
+    if a_part or any(p.name in owners for p in loose):
+        what = quote_few(p.name for p in loose)
+    else:
+        what = f"the parameters of {quote_few(owners)}"
+    return (
+        f"Give the optimizer {what} too, as a further group; or build it after they were added"
+        " to the model."
     )
 
 
