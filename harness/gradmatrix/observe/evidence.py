@@ -1004,11 +1004,18 @@ def argued(event: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def checkpointed(frames: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The frames of a reentrant checkpoint, with where the script asks a library for it."""
+    """The frames of a reentrant checkpoint, with where the script asks a library for it.
+
+    A script that asks for both kinds, or for one by a variable, does not tell by which line.
+    """
     if frames[0]["user"]:
         return frames
+    asked = [source.value_of(value) for _, value, _ in source.given("use_reentrant".__eq__)]
     told = (
-        source.said("use_reentrant".__eq__, lambda value: value is True)
+        (
+            all(value is True for value in asked)
+            and source.said("use_reentrant".__eq__, lambda value: value is True)
+        )
         or source.called(CHECKPOINTING.search)
         or source.said(CHECKPOINTING.search, lambda value: value is True)
     )
