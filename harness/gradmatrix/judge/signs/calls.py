@@ -244,11 +244,22 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
             f"{kind} never stepped: backward was called, but its step is called only under a"
             f" condition that never let it run, `{idle[0].condition}`, at {format_frame(test)}."
         )
+        more: list[str] = []
         advice = "Check what that condition counts or compares: the step must come within the run."
         advice += " If it accumulates gradients, step once more after the last batch."
-        if any("accum" in each.text for each in seen.arguments):
-            advice += " accelerator.accumulate() has a condition of its own: step without another."
-        return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, advice=advice)
+        if "accelerate" in seen.environment:
+            line = (
+                f"{kind} never stepped: backward was called, but its step is called only under a"
+                f" condition, `{idle[0].condition}`, at {format_frame(test)}."
+            )
+            accelerate = (
+                "Either that never held, or it held only where accelerator.accumulate() skips the"
+                " step: that lets it run in the last batch of each accumulation."
+            )
+            more = [accelerate]
+            advice += " In accelerator.accumulate() call the step in each batch, without another"
+            advice += " condition."
+        return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, *more, advice=advice)
     asked = users_frame(seen.asked)
     others = [
         f"Another optimizer, {built.type}, made {counted(built.steps, 'step')}"

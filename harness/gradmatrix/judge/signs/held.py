@@ -349,7 +349,7 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         return explain_anew(seen, loose, f"{kind}{say_where(at, 'built at')}")
     frozen = [p for p in seen.parameters if p.held and p.frozen]
     if built is not None and not built.trainable and frozen:
-        return all_frozen(built, frozen)
+        return all_frozen(built, frozen, loose)
     called = seen.unheld.frames if seen.unheld is not None else ()
     direct = built is not None and at is not None and at.user
     return make_diagnosis(
@@ -367,17 +367,22 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     )
 
 
-def all_frozen(built: Built, frozen: list[Parameter]) -> Diagnosis:
-    """All parameters that the optimizer holds are frozen."""
+def all_frozen(built: Built, frozen: list[Parameter], loose: list[Parameter]) -> Diagnosis:
+    """All parameters that the optimizer holds are frozen, and ``loose`` ones would learn."""
     at = innermost_frame(built.frames)
-    adapters = {ADAPTER.search(p.name) for p in frozen}
-    names = {each[1] for each in adapters if each is not None}
-    advice = ""
-    if len(names) == 1 and None not in adapters:
+    held, active, advice = adapters_of(frozen), adapters_of(loose), ""
+    if len(held) == 1 and all(ADAPTER.search(p.name) for p in frozen):
+        (name,) = held
         advice = (
-            f"PEFT freezes an adapter that is not active. Call set_adapter({names.pop()!r}) of"
+            f"PEFT freezes an adapter that is not active. Call set_adapter({name!r}) of"
             " the model before the optimizer is built: add_adapter does not do that."
         )
+        if active and name not in active:
+            advice = (
+                f"PEFT freezes an adapter that is not active, and {min(active)!r} is active. Call"
+                f" set_adapter({min(active)!r}) before the parameters are chosen for the optimizer;"
+                f" or set_adapter({name!r}), if that one is to learn."
+            )
     line = (
         f"All {counted(built.parameters, 'parameter')} that {built.type} holds are frozen:"
         f" {some_names(frozen)}{say_where(at, 'it is built at')}."
@@ -419,13 +424,14 @@ def how_to_hold(
 
 def inactive_adapter(seen: Observation, loose: list[Parameter]) -> str | None:
     """The adapter of PEFT that an optimizer holds, if another one runs and is in none."""
+    held = adapters_of(p for p in seen.parameters if p.held and best_step(p) == "n")
+    return held.pop() if len(held) == 1 and adapters_of(loose) - held else None
 
-    def adapters(parameters: Iterable[Parameter]) -> set[str]:
-        found = (ADAPTER.search(p.name) for p in parameters)
-        return {each[1] for each in found if each is not None}
 
-    held = adapters(p for p in seen.parameters if p.held and best_step(p) == "n")
-    return held.pop() if len(held) == 1 and adapters(loose) - held else None
+def adapters_of(parameters: Iterable[Parameter]) -> set[str]:
+    """The adapters of PEFT to which these parameters belong."""
+    found = (ADAPTER.search(p.name) for p in parameters)
+    return {each[1] for each in found if each is not None}
 
 
 def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> Diagnosis:

@@ -52,6 +52,10 @@ DETACHED_ONCE = (
     "Keep one of the two from before the update, without a graph: compute it once under"
     " torch.no_grad(), or detach it. PPO's old log-probability is that of the policy that acted."
 )
+CANCELLED = (
+    "If the loss compares values that are equal, their gradients cancel: give it different ones,"
+    " such as a preferred and a rejected answer, or detach the older one of a ratio."
+)
 RETURNED_ZEROS = (
     "Return the gradient of each input from backward. A function that rounds or chooses returns"
     " grad_output itself (a straight-through estimator)."
@@ -231,10 +235,11 @@ def explain_zeros_behind(event: Severed, module: str) -> Diagnosis:
     if event.how == "dead":
         line = (
             f"No gradient comes back to {name}: what is computed from its output is flat (a dead"
-            " ReLU, a saturated activation, a mask, sign or round)"
-            f"{say_where(at, 'its output is used at')}."
+            " ReLU, a saturated activation, a mask, sign or round), or the parts of its gradient"
+            f" cancel out{say_where(at, 'its output is used at')}."
         )
-        return make_diagnosis(Cause.DEAD, event.module, at, line, led=event.frames)
+        advice = f"{Cause.DEAD.advice} {CANCELLED}"
+        return make_diagnosis(Cause.DEAD, event.module, at, line, led=event.frames, advice=advice)
     line = f"`{event.how}` stands between {name} and the loss and lets no gradient through"
     return make_diagnosis(
         Cause.ZERO,
