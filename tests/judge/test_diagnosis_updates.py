@@ -78,7 +78,11 @@ def test_an_argument_does_not_put_off_a_step_for_which_enough_gradients_were_the
     seen = make_observation(steps=0, requests=16, parameters=(STILL,), optimizers=(built,))
     diagnosis = found(msgspec.structs.replace(seen, arguments=late))
     assert (Cause.NEVER_STEPPED, MINE) == (diagnosis.cause, diagnosis.place)
-    assert "step without another" in diagnosis.advice
+    assert "accelerator.accumulate()" not in diagnosis.advice
+    used = {"torch": "2.13.0", "accelerate": "1.15.0"}
+    diagnosis = found(msgspec.structs.replace(seen, arguments=late, environment=used))
+    assert (Cause.NEVER_STEPPED, MINE) == (diagnosis.cause, diagnosis.place)
+    assert "In accelerator.accumulate() call the step in each batch" in diagnosis.advice
 
 
 def test_the_step_is_named_beside_the_backward_pass_that_adds() -> None:
