@@ -97,8 +97,13 @@ class Labels:
         self._calls = 0
 
     def of_tokens(self, module: Any, labels: Any) -> None:
-        """Count what a model was given; a language model has no use for the first label."""
-        if labels.dim() > 1 and not labels.is_floating_point():
+        """Count what a model was given; a language model has no use for the first label.
+
+        Labels of other kinds, such as the boxes in a picture, are not counted.
+        """
+        if not isinstance(labels, sys.modules["torch"].Tensor) or transformed(labels):
+            return
+        if labels.dim() > 1 and not labels.is_floating_point() and not labels.is_meta:
             language = type(module).__name__.endswith(LANGUAGE)
             self.count(labels[:, 1:] if language else labels, IGNORED, None)
 
