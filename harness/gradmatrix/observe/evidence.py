@@ -1011,11 +1011,9 @@ def checkpointed(frames: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     if frames[0]["user"]:
         return frames
     asked = [source.value_of(value) for _, value, _ in source.given("use_reentrant".__eq__)]
+    plain = all(value is True for value in asked)
     told = (
-        (
-            all(value is True for value in asked)
-            and source.said("use_reentrant".__eq__, lambda value: value is True)
-        )
+        (plain and source.said("use_reentrant".__eq__, lambda value: value is True))
         or source.called(CHECKPOINTING.search)
         or source.said(CHECKPOINTING.search, lambda value: value is True)
     )

@@ -21,7 +21,7 @@ from typing import (
 
 from .backward import modes
 from .finite import FiniteWatch
-from .frames import calls, frames, here, keywords, written
+from .frames import calls, frames, here, named_arguments, written
 from .replaced import hook
 from .severing import SeveringWatch
 from .spoiled import SpoiledWatch
@@ -195,7 +195,7 @@ class ForwardWatch:
             self._thread.entered = on
             self.outermost(module)
             if on and module.training:
-                self.severing.given(module, keywords(sys._getframe(1)))
+                self.severing.given(module, named_arguments(sys._getframe(1)))
         self._thread.running.append(module)
         if module.training and on:
             self.trained.add(id(module))

@@ -162,7 +162,7 @@ def calls(frame: Optional[FrameType]) -> Iterator[Any]:
         frame = frame.f_back
 
 
-def keywords(frame: Optional[FrameType]) -> Dict[str, Any]:
+def named_arguments(frame: Optional[FrameType]) -> Dict[str, Any]:
     """The keyword arguments of the innermost call of a module on the stack of ``frame``."""
     while frame is not None and frame.f_code.co_name != "_call_impl":
         frame = frame.f_back

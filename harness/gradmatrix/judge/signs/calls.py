@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.observation import Frame, Observation, Written
 
+SKIPPED = (
+    "Either that never held, or it held only where accelerator.accumulate() skips the step: that"
+    " lets it run in the last batch of each accumulation."
+)
+
 
 def not_called(seen: Observation) -> Diagnosis | None:
     """A statement names backward or step and does not call it."""
@@ -240,26 +245,19 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         return explain_delay(seen, Cause.NEVER_STEPPED, line, at, idle[0].frames)
     test = innermost_frame(idle[0].condition_at)
     if test is not None:
-        line = (
-            f"{kind} never stepped: backward was called, but its step is called only under a"
-            f" condition that never let it run, `{idle[0].condition}`, at {format_frame(test)}."
-        )
-        more: list[str] = []
+        accelerate = "accelerate" in seen.environment
+        why = "" if accelerate else " that never let it run"
         advice = "Check what that condition counts or compares: the step must come within the run."
         advice += " If it accumulates gradients, step once more after the last batch."
-        if "accelerate" in seen.environment:
-            line = (
-                f"{kind} never stepped: backward was called, but its step is called only under a"
-                f" condition, `{idle[0].condition}`, at {format_frame(test)}."
-            )
-            accelerate = (
-                "Either that never held, or it held only where accelerator.accumulate() skips the"
-                " step: that lets it run in the last batch of each accumulation."
-            )
-            more = [accelerate]
+        if accelerate:
             advice += " In accelerator.accumulate() call the step in each batch, without another"
             advice += " condition."
-        return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, *more, advice=advice)
+        line = (
+            f"{kind} never stepped: backward was called, but its step is called only under a"
+            f" condition{why}, `{idle[0].condition}`, at {format_frame(test)}."
+        )
+        skipped = [SKIPPED] if accelerate else []
+        return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, *skipped, advice=advice)
     asked = users_frame(seen.asked)
     others = [
         f"Another optimizer, {built.type}, made {counted(built.steps, 'step')}"
