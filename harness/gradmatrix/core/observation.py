@@ -101,6 +101,11 @@ class Parameter(Frozen, frozen=True):
     """
     moved: bool = False
     """Its value changed at another time than in an optimizer's step."""
+    norm: float | str | None = None
+    """The greatest L2 norm of its gradient in the audited steps.
+
+    None if it got none, or if it changed in them.
+    """
     forgotten: bool = False
     """Nothing used the output of its module, which has the shape of the module's input.
 
@@ -351,13 +356,25 @@ class Culprit(Frozen, frozen=True):
     """What an exception is about, and where it stands."""
 
     kind: Literal[
-        "function", "operation", "inference", "sparse", "idle", "columns", "limits", "text"
+        "function",
+        "operation",
+        "inference",
+        "sparse",
+        "idle",
+        "columns",
+        "limits",
+        "text",
+        "cleared",
+        "elsewhere",
+        "unasked",
     ]
     """A "function" of torch.autograd and the end of its backward; an "operation" without a
     derivative; what entered "inference" mode; parameters with "sparse" gradients, and where the
     script asks for that; the "idle" ones for which a distributed model waits; "columns" of the data
-    that did not reach a model; "limits" of length behind which no row of the data is left; or a
-    "text" where torch wants a number."""
+    that did not reach a model; "limits" of length behind which no row of the data is left; a
+    "text" where torch wants a number; or an optimizer without a gradient when a GradScaler should
+    step it, because they were "cleared", because backward gave them "elsewhere" only, or because it
+    was "unasked" for any."""
     text: str
     frames: tuple[Frame, ...]
 
@@ -648,7 +665,8 @@ class Observation(Frozen, frozen=True):
     arguments: tuple[Written, ...] = ()
     """What the script writes that may explain it: if no optimizer stepped, arguments that put off
     the first step; if it stepped without a backward pass, a training_step that returns nothing; if
-    all gradients are zero, functions that return rewards."""
+    all gradients are zero, functions that return rewards; if something got a gradient and did not
+    change, calls of functions that are flat at both ends, such as a sigmoid."""
     unmoved: Unmoved | None = None
     unread: bool = False
     """The observer failed, and knows no parameter that should learn."""

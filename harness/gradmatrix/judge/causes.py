@@ -309,7 +309,10 @@ class Cause(StrEnum):
         "rounding",
         "The steps were too small for the type of the parameters and were rounded away.",
         "Raise the learning rate, or keep the weights in float32 and compute under autocast.",
-        "Weights in bfloat16 or float16, and steps so small that they are rounded away.",
+        (
+            "Weights in bfloat16 or float16, or a gradient that vanished in many layers: the steps "
+            "are so small that they are rounded away."
+        ),
         (
             "model.float()  # the weights in float32\n"
             'with torch.autocast("cuda", dtype=torch.bfloat16):  # the computation in bfloat16\n'

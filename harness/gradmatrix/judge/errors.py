@@ -89,6 +89,11 @@ ADVICE = {
         "Call scaler.step(optimizer) and then scaler.update() once in each step; unscale_ comes at"
         " most once before them."
     ),
+    r"No inf checks were recorded": (
+        "When scaler.step is called, something that the optimizer holds needs a gradient: call"
+        " scaler.scale(loss).backward() before it and zero_grad after it, and give the optimizer"
+        " the parameters that the loss uses."
+    ),
     r"unscale FP16 gradients": (
         "Keep the weights in float32, such as model.float(), and compute under autocast: a"
         " GradScaler does not take gradients in float16."
@@ -99,6 +104,27 @@ ADVICE = {
     ),
     r"mark a variable ready only once": (
         "Checkpoint with use_reentrant=False, or give DistributedDataParallel static_graph=True."
+    ),
+    r"target dtype to be Long|scalar type (?:Long|Byte) but|multi-target not|probabilities, got": (
+        "For classes, give the loss one whole number for each row of scores: targets.long(), of"
+        " shape [rows], and not one-hot rows. A target of floats is read as probabilities, and has"
+        " the shape of the scores."
+    ),
+    r"should be between 0 and 1|Target size .* must be the same as|can't be cast to .* type Long": (
+        "A binary cross-entropy compares scores and targets of one shape, and the targets are"
+        " floats. With scores of any size use binary_cross_entropy_with_logits, and no sigmoid;"
+        " binary_cross_entropy takes probabilities."
+    ),
+    r"Expected more than 1 value per channel when training": (
+        "A batch normalisation cannot train on a single row: pass drop_last=True to the"
+        " DataLoader, or use GroupNorm or LayerNorm."
+    ),
+    r"params argument given to the optimizer should be an iterable|can only optimize Tensors": (
+        "Give the optimizer a flat list of tensors: model.parameters(), or [x] for one tensor."
+    ),
+    r"doesn't match the size of optimizer's group|different number of parameter groups": (
+        "Build the optimizer from the same parameters, in the same groups, as the one that was"
+        " saved: a layer that was added or frozen since changes them. Else begin with a new state."
     ),
     r"(?:same|two) devices?\b|different devices?\b": (
         "Move the model and its data to one device, the model before the optimizer is built."
@@ -130,12 +156,23 @@ ABOUT = {
     "text": "An optimizer got the text `{}` where a number belongs",
     "limits": "No row of the data is left after its preparation, with `{}`",
     "inference": "Inference mode was entered by `{}`",
+    "cleared": "The gradients of {} were cleared after backward and before the scaler's step",
+    "elsewhere": "Backward did not reach the parameters that {} was given",
+    "unasked": "Backward was not called, so what {} holds has no gradient",
 }
 """What to say of the culprit of an error, by its kind."""
-AS_TEXT = (
-    "Make it a number where it is read: float(…). In a YAML file write 4.0e-3: YAML reads 4e-3,"
-    " without a point, as a text."
-)
+FOR_KIND = {
+    "text": (
+        "Make it a number where it is read: float(…). In a YAML file write 4.0e-3: YAML reads 4e-3,"
+        " without a point, as a text."
+    ),
+    "cleared": "Call zero_grad after scaler.step, or before backward.",
+    "elsewhere": (
+        "Build the optimizer from the parameters that the loss uses: those of the model that runs."
+    ),
+    "unasked": "Call scaler.scale(loss).backward(), with the parentheses, before scaler.step.",
+}
+"""What helps against an error whose culprit is of this kind."""
 NONE = re.compile(r"\bNoneType\b")
 NO_LEAF = re.compile(r"\.grad attribute of a Tensor that is not a leaf")
 
@@ -161,8 +198,8 @@ def advise_on_error(seen: Observation) -> str:
     """What to do about the exception that ended the script; empty if that is not known."""
     assert seen.raised is not None
     message = seen.raised.message
-    if seen.culprit is not None and seen.culprit.kind == "text":
-        return AS_TEXT
+    if seen.culprit is not None and seen.culprit.kind in FOR_KIND:
+        return FOR_KIND[seen.culprit.kind]
     known = next(
         (text for what, text in ADVICE.items() if re.search(what, message, re.IGNORECASE)), ""
     )

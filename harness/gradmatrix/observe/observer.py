@@ -600,7 +600,13 @@ class Observer:
         else:
             learning = [fact for fact in self.parameters.entries.values() if fact["learns"]]
             flat = self.parameters.zeroed and not any("f" in f["gradients"] for f in learning)
-            said = source.rewards() if flat else []
+            kept = any(fact["norm"] is not None for fact in learning)
+            if flat:
+                said = source.rewards()
+            elif kept and not self.parameters.zeroed:
+                said = source.called(source.FLATTENING.__contains__)
+            else:
+                said = []
         return [{"text": text, "frames": [at]} for text, at in said[:KEPT]]
 
     def _let_go(self) -> None:
@@ -709,13 +715,15 @@ class Observer:
 
     def of_error(self, error: BaseException) -> Dict[str, Any]:
         """The part of the observation that explains the exception that ended the script."""
-        names, forward = self.parameters.names_of, self.forward
+        forward, passes = self.forward, len(self.backward.calls)
         empty = self._or(lambda: without_parameters(error), [])
         lists = self._or(lambda: unregistered(empty, self.tree, {}, lambda each: {id(each)}), [])
         return {
             **({"unregistered": lists} if lists else {}),
             "spoiled": self._or(lambda: self.evidence.spoiled(error), None),
-            "culprit": self._or(lambda: culprit(error, forward, self._optimizers, names), None),
+            "culprit": self._or(
+                lambda: culprit(error, forward, self._optimizers, self.parameters, passes), None
+            ),
         }
 
     def _or(self, facts: Callable[[], Any], otherwise: Any) -> Any:

@@ -65,12 +65,14 @@ class ParameterWatch:
         self._squares: Dict[int, float] = {}
         self._parameters: Dict[int, Any] = {}
         self._letters: Dict[int, Dict[int, str]] = {}
+        # The greatest L2 norm of the gradient of each parameter, by its id.
+        self._norms: Dict[int, float] = {}
+        # Parameters with a non-finite gradient, by step.
         self._broken: Dict[int, List[Any]] = {}
-        """Parameters with a non-finite gradient, by step."""
         self._changed: Set[int] = set()
         self._before: Dict[int, Any] = {}
+        # Gradients before the step: some optimizers clear them in it.
         self._gradients: Dict[int, Any] = {}
-        """Gradients before the step: some optimizers clear them in it."""
         self._built: Dict[int, List[Dict[str, Any]]] = {}
         """Where each optimizer was built, by id."""
         self.rates: Dict[int, List[Optional[float]]] = {}
@@ -113,6 +115,8 @@ class ParameterWatch:
         """The tensors for which a script without an optimizer asked gradients, by id."""
         self._trainable: Dict[int, Any] = {}
         """What required a gradient at an audited step; a script may freeze it when it is done."""
+        # What `_what_ran` gave, until the next outermost module runs.
+        self._ran: Dict[int, Any] = {}
         self._tops: List[Any] = []
         """Modules that an optimizer holds and whose forward was not seen. They are kept alive, so
         that their parameters keep their names."""
@@ -156,8 +160,7 @@ class ParameterWatch:
         import torch
 
         if id(optimizer) not in self._first:
-            ran = {id(p) for root in self.forward.roots() for p in root.parameters()}
-            outside = {id(parameter) for parameter in held_by(optimizer)} - ran
+            outside = {id(parameter) for parameter in held_by(optimizer)} - self._what_ran().keys()
             self._tops += self._loose(outside) if outside else []
         self._before, self._gradients = {}, {}
         self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
@@ -193,7 +196,7 @@ class ParameterWatch:
 
     def _look_for_new_values(self, optimizer: Any) -> None:
         """Find out whether all weights were filled with new values since the last step."""
-        ran = {id(p) for root in self.forward.roots() for p in root.parameters()}
+        ran = self._what_ran()
         weights = [p for p in held_by(optimizer) if p.requires_grad and p.dim() > 1]
         keys = [(p.data_ptr(), int(p.numel())) for p in weights if id(p) in ran]
         filled = self.forward.severing.refilled
@@ -218,6 +221,7 @@ class ParameterWatch:
         """
         import torch
 
+        self._ran = {}
         if torch.is_grad_enabled():
             return
         own = {id(parameter) for parameter in module.parameters()}
@@ -294,6 +298,7 @@ class ParameterWatch:
             try:
                 letters[step], square = read_gradient(torch, gradient)
                 self._squares[step] += square
+                self._norms[identity] = max(square**0.5, self._norms.get(identity, 0.0))
                 if gradient is None:
                     letters[step] = self.copies.letter(identity)
             except Exception as error:
@@ -410,7 +415,7 @@ class ParameterWatch:
         self._first.clear()
         self.pull.let_go()
         self._refilled.clear()
-        for values in (self._before, self._gradients, self._unlearned, self._resting):
+        for values in (self._ran, self._before, self._gradients, self._unlearned, self._resting):
             values.clear()
 
     def norms(self) -> List[float]:
@@ -424,16 +429,21 @@ class ParameterWatch:
         """
         found = {id(parameter): parameter for parameter in held_by(optimizer)}
         held = {id(parameter) for each in optimizers for parameter in held_by(each)}
-        for root in self.forward.roots():
-            for parameter in root.parameters():
-                if (
-                    id(parameter) not in held
-                    and parameter.requires_grad
-                    and not uninitialized(parameter)
-                ):
-                    found.setdefault(id(parameter), parameter)
+        for identity, parameter in self._what_ran().items():
+            if identity not in held and parameter.requires_grad and not uninitialized(parameter):
+                found.setdefault(identity, parameter)
         found.update((id(parameter), parameter) for parameter in self._beside(held))
         return list(found.values())
+
+    def _what_ran(self) -> Dict[int, Any]:
+        """The parameters of all modules that ran, by id.
+
+        A script may have one optimizer for each of them, which all ask between two forward passes.
+        """
+        if not self._ran:
+            roots = self.forward.roots()
+            self._ran = {id(p): p for root in roots for p in root.parameters()}
+        return self._ran
 
     def _beside(self, held: Iterable[int]) -> List[Any]:
         """What backward reached beside something ``held`` (ids) in one tree of modules.
@@ -457,6 +467,7 @@ class ParameterWatch:
         import torch
 
         self._look_at_resting()
+        self._ran = {}
         with reading(torch):
             for identity, parameter in self._trainable.items():
                 if identity not in self._changed or "f" not in self._letters[identity].values():
@@ -537,6 +548,9 @@ class ParameterWatch:
                 "changed": identity in changed
                 or (identity in self._moved and identity not in held),
                 "moved": identity in self._moved,
+                "norm": None
+                if identity in changed or "f" not in letters.get(identity, ())
+                else protocol.number(self._norms.get(identity)),
                 "ran": ways.get(identity),
                 "forgotten": identity in forgotten,
                 "unread": identity in self._unread,

@@ -11,6 +11,7 @@ from .torches import held_by
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
+    from .parameters import ParameterWatch
     from .switches import Switch
 
 RETURNED = re.compile(r"unction (\w+)Backward returned an (?:invalid gradient|incorrect number)")
@@ -22,6 +23,7 @@ DISTRIBUTED = ("DistributedDataParallel", "DDP")
 LENGTH = re.compile(r"max_(?:\w+_)?len(?:gth)?")
 NUMBER = re.compile(r"[\d.]+(?:e[+-]?\d+)?", re.IGNORECASE)
 AS_TEXT = re.compile(r"between instances of .*'str'")
+UNCHECKED = "No inf checks were recorded"
 INFERENCE = re.compile(r"nference tensor")
 SHOWN = 4
 
@@ -30,10 +32,14 @@ def culprit(
     error: BaseException,
     forward: ForwardWatch,
     optimizers: List[Any],
-    names_of: Callable[[List[Any]], List[str]],
+    parameters: ParameterWatch,
+    passes: int,
 ) -> Optional[Dict[str, Any]]:
-    """What the exception is about, and where it stands; None if that is not known."""
-    message = str(error)
+    """What the exception is about, and where it stands; None if that is not known.
+
+    Backward was called ``passes`` times before.
+    """
+    message, names_of = str(error), parameters.names_of
     returned, no_loss = RETURNED.search(message), NO_LOSS.search(message)
     if returned is not None:
         return custom(returned.group(1))
@@ -45,7 +51,12 @@ def culprit(
         return sparse(optimizers, names_of)
     if no_loss is not None:
         return left_out(error, set(re.split(r",\s*", no_loss.group(1))))
-    return emptied(error) or as_text(error) or idle(error, names_of)
+    return (
+        unchecked(error, forward, parameters, passes)
+        or emptied(error)
+        or as_text(error)
+        or idle(error, names_of)
+    )
 
 
 def as_text(error: BaseException) -> Optional[Dict[str, Any]]:
@@ -124,6 +135,25 @@ def idle(
             text = listed(names_of([learning[each] for each in indices]))
             places = [at for _, at in source.called(DISTRIBUTED.__contains__)]
             return {"kind": "idle", "text": text, "frames": places[:SHOWN]}
+    return None
+
+
+def unchecked(
+    error: BaseException, forward: ForwardWatch, parameters: ParameterWatch, passes: int
+) -> Optional[Dict[str, Any]]:
+    """Why nothing that an optimizer holds had a gradient when a GradScaler was to step it."""
+    given = [each["optimizer"] for each in variables(error) if "optimizer" in each]
+    if not given or UNCHECKED not in str(error):
+        return None
+    held = set(map(id, held_by(given[-1])))
+    dropped = [at for i, at in forward.severing.dropped.items() if i in held and at is not None]
+    found = {"text": type(given[-1]).__name__, "frames": []}
+    if dropped:
+        return {**found, "kind": "cleared", "frames": line(dropped[-1])}
+    if not passes:
+        return {**found, "kind": "unasked"}
+    if parameters.reached and held.isdisjoint(parameters.reached):
+        return {**found, "kind": "elsewhere", "frames": parameters.built_at(given[-1])}
     return None
 
 

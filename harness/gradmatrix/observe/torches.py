@@ -379,6 +379,7 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     greatest = float(torch.linalg.vector_norm(magnitudes, ord=float("inf"), dtype=exact))
     if not math.isfinite(greatest):
         return "x", norm * norm
+    norm = max(norm, greatest)
     return ("f" if greatest else "z"), norm * norm
 
 

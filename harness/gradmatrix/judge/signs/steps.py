@@ -20,8 +20,10 @@ from gradmatrix.judge.wording import (
 )
 
 if TYPE_CHECKING:
-    from gradmatrix.core.observation import Built, Frame, Observation
+    from gradmatrix.core.observation import Built, Frame, Observation, Parameter
 
+VANISHED = 1e-5
+"""A gradient whose norm is below this share of the norm of all gradients has vanished."""
 FACTOR_OF_RATE = (
     "LambdaLR multiplies the first learning rate by what its function returns: return a factor, 1"
     " for the full rate, and not a learning rate."
@@ -93,6 +95,14 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
     )
 
 
+def vanished(still: list[Parameter], seen: Observation) -> float:
+    """The greatest norm of the gradients of ``still`` as a share of all; 0 if it is not small."""
+    norms = [p.norm for p in still if isinstance(p.norm, float)]
+    all_norms = [norm for norm in seen.gradient_norms if isinstance(norm, float)]
+    share = max(norms) / max(all_norms) if norms and any(all_norms) else 1.0
+    return share if len(norms) == len(still) and share < VANISHED else 0.0
+
+
 def not_updated(seen: Observation) -> Diagnosis | None:
     """Gradients flowed, but the optimizer's step changed nothing."""
     still = find_still(seen)
@@ -123,6 +133,15 @@ def not_updated(seen: Observation) -> Diagnosis | None:
             f" it is written at {format_frame(step)}."
         )
         return make_diagnosis(Cause.NEVER_STEPPED, module, step, line, led=led)
+    return too_small(still, seen)
+
+
+def too_small(still: list[Parameter], seen: Observation) -> Diagnosis:
+    """The steps of ``still`` were so small that they were rounded away."""
+    stepped = [built for built in seen.optimizers if built.steps]
+    led = stepped[0].frames if stepped else ()
+    at = innermost_frame(led)
+    module, built_at = module_of(still[0]), say_where(at, "the optimizer is built at")
     kinds = " and ".join(sorted({p.dtype for p in still}))
     rates = {parameter.learning_rate for parameter in still}
     rate = next(iter(rates)) if len(rates) == 1 else None
@@ -145,6 +164,21 @@ def not_updated(seen: Observation) -> Diagnosis | None:
             f" learning rate by {stepped[0].factor:.3g} at most{say_where(at, 'it is built at')}."
         )
         advice = FACTOR_OF_RATE
+    elif share := vanished(still, seen):
+        line = (
+            f"The gradient vanished on its way back to {some_names(still)}: its norm is at most"
+            f" {share:.1g} of that of all gradients. Steps of that size are rounded away, so the"
+            " values stayed the same."
+        )
+        at, led = None, ()
+        if seen.arguments:
+            led, at = seen.arguments[0].frames, innermost_frame(seen.arguments[0].frames)
+            line += f" The script uses `{seen.arguments[0].text}`{say_where(at, 'at')}."
+        advice = (
+            "Let more of the gradient pass through the layers in between: relu or GELU in place of"
+            " a sigmoid or tanh, normalisation layers, residual connections, fewer layers, or"
+            " another initialisation."
+        )
     return make_diagnosis(
         Cause.ROUNDING, module, at, line, *say_what_learns(seen), led=led, advice=advice
     )

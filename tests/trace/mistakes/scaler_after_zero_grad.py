@@ -1,0 +1,19 @@
+# cause: exception
+# says: Call zero_grad after scaler.step
+# newest
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+scaler = torch.amp.GradScaler("cpu")
+x, y = torch.randn(32, 8), torch.randn(32, 1)
+for step in range(8):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = nn.functional.mse_loss(model(x).float(), y)
+    scaler.scale(loss).backward()
+    optimizer.zero_grad()  # here
+    scaler.step(optimizer)
+    scaler.update()
