@@ -155,7 +155,12 @@ def to_activate(parameters: Sequence[Parameter]) -> str:
     """How to run the adapter of PEFT that all of the parameters belong to, if they do."""
     names = {found and found[1] for found in (ADAPTER.search(p.name) for p in parameters)}
     name = names.pop() if len(names) == 1 else None
-    return f". To train this adapter, call set_adapter({name!r}) of the model" if name else ""
+    if not name:
+        return ""
+    return (
+        f". To train this adapter, call set_adapter({name!r}) of the model, or unmerge_adapter() if"
+        " it was merged"
+    )
 
 
 def say_still(seen: Observation) -> list[str]:

@@ -383,11 +383,10 @@ class Evidence:
     def _reasons_of_frozen(self, modules: List[Any]) -> Dict[str, Any]:
         """What in the script explains that all of ``modules``, those that ran, is frozen."""
         froze = [each["frames"] for each in self._frozen if each["frames"]]
-        adapted = any(hasattr(type(module), "adapter_layer_names") for module in modules)
         tops = self.forward.tree.tops(modules)
         return {
             "unmatched": unmatched(froze[-1], tops) if froze else None,
-            "unloaded": None if adapted else unloaded(froze),
+            "unloaded": unloaded(modules, froze),
         }
 
     def _of_optimizers(self) -> Dict[int, Any]:

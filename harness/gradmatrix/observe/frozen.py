@@ -17,6 +17,8 @@ MARKING = "_mark_only_adapters_as_trainable"
 """The method by which PEFT freezes a model when it adds an adapter."""
 UNLOADING = ("merge_and_unload", "unload")
 """The methods that give the model back without its adapters. What is frozen stays so."""
+MERGING = ("merge_adapter",)
+"""The method that adds the adapters to the weights below them, and then runs only these."""
 
 
 def frozen_by_line(
@@ -119,10 +121,18 @@ def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, A
     return []
 
 
-def unloaded(froze: List[List[Dict[str, Any]]]) -> Optional[Dict[str, Any]]:
-    """The call that took the adapters away, if PEFT ``froze`` some of what is left."""
-    by_peft = any(frames[0]["function"] == MARKING for frames in froze)
-    for name, at in source.called(UNLOADING.__contains__) if by_peft else ():
+def unloaded(modules: List[Any], froze: List[List[Dict[str, Any]]]) -> Optional[Dict[str, Any]]:
+    """The call that took the adapters away or merged them, if PEFT ``froze`` what is left.
+
+    ``modules`` are those that ran.
+    """
+    layers = [each for each in modules if hasattr(type(each), "adapter_layer_names")]
+    names: Tuple[str, ...] = ()
+    if layers:
+        names = MERGING if all(getattr(each, "merged", False) for each in layers) else ()
+    elif any(frames[0]["function"] == MARKING for frames in froze):
+        names = UNLOADING
+    for name, at in source.called(names.__contains__) if names else ():
         return {"text": name, "frames": [at]}
     return None
 

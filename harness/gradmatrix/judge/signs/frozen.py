@@ -42,6 +42,7 @@ UNLOADED = (
     "Merge once, after training. If what was merged should be trained further, add a new adapter"
     " with get_peft_model, or call model.requires_grad_(True), and build the optimizer after that."
 )
+MERGED = "Call unmerge_adapter() of the model before training, or merge only after it."
 SWITCHED_ON = (
     "Before this loss is computed, unfreeze what it should train: requires_grad_(True). A function"
     " that does that must set the flag that it gets, as in p.requires_grad_(flag):"
@@ -54,6 +55,12 @@ def unloaded(seen: Observation) -> Diagnosis | None:
     if seen.unloaded is None:
         return None
     at = innermost_frame(seen.unloaded.frames)
+    if seen.unloaded.text == "merge_adapter":
+        line = (
+            f"Nothing can learn: `merge_adapter` was called{say_where(at, 'at')}. Layers with a"
+            " merged adapter do not use its parameters, and all others are frozen."
+        )
+        return make_diagnosis(Cause.FROZEN, None, at, line, advice=MERGED)
     count = sum(froze.parameters for froze in seen.frozen)
     line = (
         f"Nothing can learn: `{seen.unloaded.text}` took the adapter away{say_where(at, 'at')}. All"
