@@ -643,18 +643,23 @@ def kept_generators() -> List[Place]:
 
 
 def undoing() -> Dict[str, Any]:
-    """The call behind an optimizer's step, in the same loop, that brings earlier values back."""
+    """The call in the loop of an optimizer's step that brings earlier values back.
+
+    It stands behind the step, or it loads a state before it.
+    """
 
     def wanted(node: Any) -> Optional[Tuple[str, int]]:
         if not isinstance(node, (ast.For, ast.While)):
             return None
         called = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
         steps = [each.lineno for each in called if dotted(each.func).endswith(".step")]
-        for each in called if steps else ():
-            name = dotted(each.func)
-            if each.lineno > min(steps) and UNDOING.search(name.rpartition(".")[2]):
-                return name, each.lineno
-        return None
+        if not steps:
+            return None
+        calls = [(each.lineno, dotted(each.func)) for each in called]
+        behind = [(name, at) for at, name in calls if at > min(steps)]
+        hits = [each for each in behind if UNDOING.search(each[0].rpartition(".")[2])]
+        loads = [(name, at) for at, name in calls if name.endswith(".load_state_dict")]
+        return next(iter(hits + loads), None)
 
     hits = found(wanted, files())
     text, at = hits[-1] if hits else (("", 0), {})
