@@ -110,7 +110,7 @@ ADVICE = {
         " shape [rows], and not one-hot rows. A target of floats is read as probabilities, and has"
         " the shape of the scores."
     ),
-    r"should be between 0 and 1|Target size .* must be the same as|can't be cast to .* type Long": (
+    r"be between 0 and 1$|Target size .* must be the same as|can't be cast to .* type Long": (
         "A binary cross-entropy compares scores and targets of one shape, and the targets are"
         " floats. With scores of any size use binary_cross_entropy_with_logits, and no sigmoid;"
         " binary_cross_entropy takes probabilities."
