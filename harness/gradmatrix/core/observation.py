@@ -373,8 +373,8 @@ class Culprit(Frozen, frozen=True):
     script asks for that; the "idle" ones for which a distributed model waits; "columns" of the data
     that did not reach a model; "limits" of length behind which no row of the data is left; a
     "text" where torch wants a number; or an optimizer without a gradient when a GradScaler should
-    step it, because they were "cleared", because backward gave them "elsewhere" only, or because it
-    was "unasked" for any."""
+    step it, because they were "cleared", because backward reached others only ("elsewhere"), or
+    because it was not called ("unasked")."""
     text: str
     frames: tuple[Frame, ...]
 
@@ -666,7 +666,7 @@ class Observation(Frozen, frozen=True):
     """What the script writes that may explain it: if no optimizer stepped, arguments that put off
     the first step; if it stepped without a backward pass, a training_step that returns nothing; if
     all gradients are zero, functions that return rewards; if something got a gradient and did not
-    change, calls of functions that are flat at both ends, such as a sigmoid."""
+    change, calls of functions that are flat at an end, such as a sigmoid."""
     unmoved: Unmoved | None = None
     unread: bool = False
     """The observer failed, and knows no parameter that should learn."""

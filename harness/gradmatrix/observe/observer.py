@@ -600,11 +600,11 @@ class Observer:
         else:
             learning = [fact for fact in self.parameters.entries.values() if fact["learns"]]
             flat = self.parameters.zeroed and not any("f" in f["gradients"] for f in learning)
-            kept = any(fact["norm"] is not None for fact in learning)
+            still = any(fact["norm"] is not None for fact in learning)
             if flat:
                 said = source.rewards()
-            elif kept and not self.parameters.zeroed:
-                said = source.called(source.FLATTENING.__contains__)
+            elif still and not self.parameters.zeroed:
+                said = source.called(source.FLATTENING.fullmatch)
             else:
                 said = []
         return [{"text": text, "frames": [at]} for text, at in said[:KEPT]]

@@ -24,16 +24,7 @@ ARITHMETIC = ("add", "sub", "subtract", "mul", "addcmul", "addcdiv")
 """Functions of a tensor that make a new one; with an underscore they change it."""
 DELAY = re.compile(r"start|begin|delay|after|warm_?up|accum", re.IGNORECASE)
 UNDOING = re.compile(r"load|(?<!deep)copy|restore|reset|revert|rollback|fill_|init", re.IGNORECASE)
-FLATTENING = {
-    "Sigmoid",
-    "sigmoid",
-    "Tanh",
-    "tanh",
-    "Softsign",
-    "softsign",
-    "LogSigmoid",
-    "logsigmoid",
-}
+FLATTENING = re.compile(r"(?:log)?sigmoid|tanh|softsign", re.IGNORECASE)
 """Functions that are flat at an end, so that their derivative is often small."""
 REWARD = re.compile(r"reward", re.IGNORECASE)
 LARGE = 10_000
