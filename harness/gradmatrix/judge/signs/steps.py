@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 VANISHED = 1e-5
 """A gradient whose norm is below this share of the norm of all gradients has vanished."""
+LEAST_RATE = 1e-7
+"""A lower learning rate is itself too small for float32, whatever the gradient is."""
 FACTOR_OF_RATE = (
     "LambdaLR multiplies the first learning rate by what its function returns: return a factor, 1"
     " for the full rate, and not a learning rate."
@@ -96,7 +98,14 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
 
 
 def vanished(still: list[Parameter], seen: Observation) -> float:
-    """The greatest norm of the gradients of ``still`` as a share of all; 0 if it is not small."""
+    """The greatest norm of the gradients of ``still`` as a share of all; 0 if it is not small.
+
+    It is also 0 if larger gradients might be rounded away as well: by the type of the parameters,
+    or by the learning rate.
+    """
+    rates = [p.learning_rate for p in still if isinstance(p.learning_rate, float)]
+    if min(rates, default=1) < LEAST_RATE or not {p.dtype for p in still} <= {"float32", "float64"}:
+        return 0.0
     norms = [p.norm for p in still if isinstance(p.norm, float)]
     all_norms = [norm for norm in seen.gradient_norms if isinstance(norm, float)]
     share = max(norms) / max(all_norms) if norms and any(all_norms) else 1.0
